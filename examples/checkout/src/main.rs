@@ -1,0 +1,2 @@
+//! checkout
+fn main() {}

@@ -1,0 +1,1 @@
+//! The profile model: decode, encode, validate, merge and query pprof profiles.

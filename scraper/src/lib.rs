@@ -1,0 +1,1 @@
+//! Discovery, scrape loops and push of pprof endpoints.

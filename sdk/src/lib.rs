@@ -1,0 +1,1 @@
+//! Continuous profiling of a Rust service: one dependency, one line, /debug/pprof.

@@ -1,0 +1,1 @@
+//! Ingest, storage, query and API of profiles.

@@ -1,0 +1,1 @@
+//! Addresses to functions, files and lines from ELF and DWARF.

@@ -1,0 +1,1 @@
+//! Stack unwinding from .eh_frame compiled to a flat table that a signal handler can read.

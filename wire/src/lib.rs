@@ -1,0 +1,1 @@
+//! What every network edge of pilotlight shares: body limits, HTTP client, retry.

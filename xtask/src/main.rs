@@ -1,0 +1,2 @@
+//! The only build helper.
+fn main() {}
