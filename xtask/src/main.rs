@@ -1,2 +1,115 @@
-//! The only build helper.
-fn main() {}
+//! The only build helper of the project: `cargo xtask test|ci|bench|ui|fuzz|e2e|deps-budget`.
+//!
+//! Map: [`tools`] finds and installs what the tests need, [`runner`] builds and runs every test in a
+//! process of its own under a watchdog, [`budget`] holds the SDK's dependency budget, [`generated`]
+//! compares built files with their sources, [`steps`] runs a command and says what failed.
+
+mod budget;
+mod generated;
+mod runner;
+mod steps;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+  test [FILTER]       every test: Rust, Go, browser, end to end (installs missing tools as root)
+  e2e                 only the tests that start everything as a user would
+  ci                  fmt, clippy, generated files, licences, fuzz, then test
+  bench PART [ARGS]   figures beside the peers: profile, unwind, sdk, server, ui, build
+  ui                  rebuild ui/dist from ui/web
+  fuzz [SECONDS]      every fuzz target for SECONDS (default 60)
+  deps-budget         the SDK's default dependency tree against its budget
+  tools               which tools the tests need and which are here";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match args.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let outcome = match command {
+        "test" => test(rest.first().map(String::as_str)),
+        "e2e" => test(Some("pilotlight-tests")),
+        "ci" => ci(),
+        "bench" => bench(rest),
+        "ui" => generated::build_ui(),
+        "fuzz" => fuzz(rest.first().map_or("60", String::as_str)),
+        "deps-budget" => budget::check(),
+        "tools" => tools::ensure(false),
+        _ => Err(USAGE.to_string()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn test(filter: Option<&str>) -> Result<(), String> {
+    tools::ensure(true)?;
+    let mut tally = runner::Tally::default();
+    runner::rust_tests(filter, &mut tally)?;
+    if filter.is_none() {
+        runner::doc_tests(&mut tally)?;
+        runner::ui_tests(&mut tally)?;
+    }
+    tally.finish()
+}
+
+fn ci() -> Result<(), String> {
+    let started = std::time::Instant::now();
+    tools::ensure(true)?;
+    steps::cargo(&["fmt", "--all", "--check"])?;
+    let clippy = [
+        "clippy",
+        "--release",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+    ];
+    steps::cargo(&[&clippy[..], &["--", "-D", "warnings"][..]].concat())?;
+    budget::check()?;
+    generated::check_ui()?;
+    tools::deny()?;
+    fuzz("60")?;
+    eprintln!("checks took {} s", started.elapsed().as_secs());
+    test(None)
+}
+
+fn bench(args: &[String]) -> Result<(), String> {
+    let mut command = vec![
+        "run",
+        "--release",
+        "--quiet",
+        "-p",
+        "pilotlight-bench",
+        "--bin",
+        "bench",
+        "--",
+    ];
+    command.extend(args.iter().map(String::as_str));
+    steps::cargo(&command)
+}
+
+fn fuzz(seconds: &str) -> Result<(), String> {
+    tools::fuzz_ready()?;
+    let limit = format!("-max_total_time={seconds}");
+    for target in steps::lines_of("cargo", &["+nightly", "fuzz", "list"])? {
+        let target = target.trim();
+        steps::cargo(&[
+            "+nightly",
+            "fuzz",
+            "run",
+            target,
+            "--",
+            &limit,
+            "-rss_limit_mb=1024",
+            "-print_final_stats=1",
+        ])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! Builds all test binaries once, then runs every single test in a process of its own.
+//!
+//! Signals, timers and interposed symbols are process-wide: a test of a profiler must not share its
+//! process. A watchdog ends a test that hangs, with everything it started, and counts it as failed.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::steps;
+
+/// A test that takes longer hangs.
+const WATCHDOG: Duration = Duration::from_secs(240);
+/// Tests worth naming in the output because of their length.
+const SLOW: Duration = Duration::from_secs(20);
+
+/// What has run so far.
+#[derive(Default)]
+pub struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+    skipped: Vec<String>,
+}
+
+impl Tally {
+    /// Prints the plain count; an error if anything failed or nothing ran.
+    pub fn finish(self) -> Result<(), String> {
+        for skip in &self.skipped {
+            println!("skipped {skip}");
+        }
+        for name in &self.failed {
+            println!("FAILED {name}");
+        }
+        let skipped = if self.skipped.is_empty() {
+            String::new()
+        } else {
+            format!(", {} skipped", self.skipped.len())
+        };
+        println!(
+            "{} passed, {} failed{skipped}",
+            self.passed,
+            self.failed.len()
+        );
+        if self.failed.is_empty() && self.passed > 0 {
+            Ok(())
+        } else {
+            Err(String::new())
+        }
+    }
+
+    fn add(&mut self, name: &str, outcome: &Outcome) {
+        match outcome {
+            Outcome::Passed => self.passed += 1,
+            Outcome::Skipped(reason) => self.skipped.push(format!("{name}: {reason}")),
+            Outcome::Failed(_) => self.failed.push(name.to_string()),
+        }
+    }
+}
+
+enum Outcome {
+    Passed,
+    Skipped(String),
+    Failed(String),
+}
+
+/// One test: the binary, the folder it runs in, and its name in the binary.
+struct Test {
+    binary: PathBuf,
+    folder: PathBuf,
+    name: String,
+    shown: String,
+}
+
+/// Builds and runs every Rust test whose shown name contains `filter`.
+pub fn rust_tests(filter: Option<&str>, tally: &mut Tally) -> Result<(), String> {
+    // The programs that end-to-end tests start, in the same profile.
+    let programs = [
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "pilotlight-cli",
+        "-p",
+        "checkout",
+    ];
+    steps::cargo(&programs)?;
+    let mut tests = Vec::new();
+    for (binary, folder, package) in test_binaries()? {
+        tests.extend(tests_in(&binary, &folder, &package)?);
+    }
+    tests.retain(|test| filter.is_none_or(|text| test.shown.contains(text)));
+    eprintln!("\n== {} tests, each in its own process", tests.len());
+    let next = AtomicUsize::new(0);
+    let tally = Mutex::new(tally);
+    std::thread::scope(|scope| {
+        for worker in 0..workers() {
+            let (tests, next, tally) = (&tests, &next, &tally);
+            scope.spawn(move || {
+                while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let started = Instant::now();
+                    let outcome = run_one(test, worker);
+                    report(&test.shown, &outcome, started.elapsed());
+                    if let Ok(mut tally) = tally.lock() {
+                        tally.add(&test.shown, &outcome);
+                    }
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get().min(4))
+}
+
+/// Every test executable of the workspace: path, folder of its package, package and target name.
+fn test_binaries() -> Result<Vec<(PathBuf, PathBuf, String)>, String> {
+    let args = [
+        "test",
+        "--release",
+        "--workspace",
+        "--locked",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ];
+    let mut found = Vec::new();
+    for line in steps::lines_of("cargo", &args)? {
+        let Ok(message) = serde_json::from_str::<serde_json::Value>(&line) else {
+            continue;
+        };
+        let Some(binary) = message["executable"].as_str() else {
+            continue;
+        };
+        if message["profile"]["test"] != true {
+            continue;
+        }
+        let manifest = PathBuf::from(message["manifest_path"].as_str().unwrap_or_default());
+        let folder = manifest.parent().map(Path::to_path_buf).unwrap_or_default();
+        let package = message["package_id"].as_str().unwrap_or_default();
+        let package = package
+            .rsplit(['#', '/'])
+            .find(|part| !part.is_empty())
+            .unwrap_or(package);
+        let package = package.split('@').next().unwrap_or(package);
+        let package = if package.starts_with(|c: char| c.is_ascii_digit()) {
+            folder_name(&folder)
+        } else {
+            package.into()
+        };
+        let target = message["target"]["name"].as_str().unwrap_or_default();
+        found.push((
+            PathBuf::from(binary),
+            folder,
+            format!("{package}::{target}"),
+        ));
+    }
+    Ok(found)
+}
+
+fn folder_name(folder: &Path) -> String {
+    folder
+        .file_name()
+        .map(|name| format!("pilotlight-{}", name.to_string_lossy()))
+        .unwrap_or_default()
+}
+
+fn tests_in(binary: &Path, folder: &Path, package: &str) -> Result<Vec<Test>, String> {
+    let output = Command::new(binary)
+        .args(["--list", "--format", "terse"])
+        .current_dir(folder)
+        .output()
+        .map_err(|error| format!("cannot list the tests of {}: {error}", binary.display()))?;
+    let listed = String::from_utf8_lossy(&output.stdout);
+    let names = listed
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"));
+    Ok(names
+        .map(|name| Test {
+            binary: binary.to_path_buf(),
+            folder: folder.to_path_buf(),
+            name: name.to_string(),
+            shown: format!("{package}::{name}"),
+        })
+        .collect())
+}
+
+fn run_one(test: &Test, worker: usize) -> Outcome {
+    let log = steps::target_dir().join(format!("test-output-{worker}.txt"));
+    let Ok(output) = File::create(&log) else {
+        return Outcome::Failed("cannot create the log file".into());
+    };
+    let Ok(errors) = output.try_clone() else {
+        return Outcome::Failed("cannot open the log file".into());
+    };
+    let mut command = Command::new(&test.binary);
+    command
+        .args(["--exact", &test.name, "--nocapture", "--include-ignored"])
+        .current_dir(&test.folder)
+        .env("CARGO_MANIFEST_DIR", &test.folder)
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .process_group(0);
+    if let Some(corpus) = corpus() {
+        command.env("PILOTLIGHT_CORPUS", corpus);
+    }
+    let child = command.spawn();
+    let Ok(mut child) = child else {
+        return Outcome::Failed("cannot start".into());
+    };
+    let ended = wait(&mut child, WATCHDOG);
+    kill_group(child.id());
+    let text = std::fs::read(&log)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default();
+    match ended {
+        Some(true) => skipped(&text).map_or(Outcome::Passed, Outcome::Skipped),
+        Some(false) => Outcome::Failed(text),
+        None => Outcome::Failed(format!(
+            "{text}\nno end after {} s: killed",
+            WATCHDOG.as_secs()
+        )),
+    }
+}
+
+/// The corpus of real profiles: where `PILOTLIGHT_CORPUS` says, or beside the repository if it is there.
+fn corpus() -> Option<PathBuf> {
+    let beside = || Some(steps::root().join("../shared/corpus")).filter(|folder| folder.is_dir());
+    std::env::var_os("PILOTLIGHT_CORPUS")
+        .map(PathBuf::from)
+        .or_else(beside)
+}
+
+fn skipped(text: &str) -> Option<String> {
+    text.lines()
+        .find_map(|line| line.strip_prefix("SKIP: "))
+        .map(str::to_string)
+}
+
+/// `Some(success)` when the child ended in time.
+fn wait(child: &mut Child, limit: Duration) -> Option<bool> {
+    let deadline = Instant::now() + limit;
+    let mut pause = Duration::from_millis(1);
+    while Instant::now() < deadline {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status.success()),
+            Ok(None) => std::thread::sleep(pause),
+            Err(_) => return Some(false),
+        }
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
+}
+
+/// Ends whatever the test left running.
+fn kill_group(leader: u32) {
+    let _ = Command::new("sh")
+        .args(["-c", &format!("kill -KILL -{leader}")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+}
+
+fn report(name: &str, outcome: &Outcome, took: Duration) {
+    let time = if took > SLOW {
+        format!(" ({} s)", took.as_secs())
+    } else {
+        String::new()
+    };
+    match outcome {
+        Outcome::Passed => println!("ok      {name}{time}"),
+        Outcome::Skipped(reason) => println!("skipped {name}: {reason}"),
+        Outcome::Failed(text) => println!("FAILED  {name}{time}\n{text}"),
+    }
+}
+
+/// Examples in the documentation.
+pub fn doc_tests(tally: &mut Tally) -> Result<(), String> {
+    eprintln!("\n== documentation examples");
+    let output = Command::new("cargo")
+        .args(["test", "--release", "--workspace", "--locked", "--doc"])
+        .current_dir(steps::root())
+        .output()
+        .map_err(|error| format!("cannot run the documentation tests: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    tally.passed += text
+        .lines()
+        .filter(|line| line.starts_with("test ") && line.ends_with("... ok"))
+        .count();
+    if !output.status.success() {
+        println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+        tally.failed.push("documentation examples".into());
+    }
+    Ok(())
+}
+
+/// Type check, unit tests and browser tests of the page.
+pub fn ui_tests(tally: &mut Tally) -> Result<(), String> {
+    if !steps::root()
+        .join("ui/web/node_modules/.package-lock.json")
+        .is_file()
+    {
+        steps::run("npm", &["ci", "--no-audit", "--no-fund"], "ui/web")?;
+    }
+    for script in ["check", "test:browser"] {
+        match steps::run("npm", &["run", script], "ui/web") {
+            Ok(()) => tally.passed += 1,
+            Err(error) => {
+                println!("{error}");
+                tally.failed.push(format!("ui: npm run {script}"));
+            }
+        }
+    }
+    Ok(())
+}

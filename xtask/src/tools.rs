@@ -1,0 +1,150 @@
+//! What the tests need besides Rust, and how it gets here.
+
+use std::path::{Path, PathBuf};
+
+use crate::steps::{self, works};
+
+struct Tool {
+    program: &'static str,
+    probe: &'static [&'static str],
+    debian_package: &'static str,
+    why: &'static str,
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        program: "cc",
+        probe: &["--version"],
+        debian_package: "gcc",
+        why: "links Rust and builds test libraries",
+    },
+    Tool {
+        program: "readelf",
+        probe: &["--version"],
+        debian_package: "binutils",
+        why: "reference for ELF and DWARF",
+    },
+    Tool {
+        program: "go",
+        probe: &["version"],
+        debian_package: "golang-go",
+        why: "go tool pprof and Go services are the reference",
+    },
+    Tool {
+        program: "node",
+        probe: &["--version"],
+        debian_package: "nodejs",
+        why: "type check and unit tests of the page",
+    },
+    Tool {
+        program: "npm",
+        probe: &["--version"],
+        debian_package: "npm",
+        why: "dependencies of the page's tests",
+    },
+    Tool {
+        program: "chromium",
+        probe: &["--version"],
+        debian_package: "chromium",
+        why: "the page is tested in a real browser",
+    },
+];
+
+/// Checks every tool; as root with apt-get, installs what is missing; otherwise says what to install.
+pub fn ensure(install: bool) -> Result<(), String> {
+    let missing: Vec<&Tool> = TOOLS
+        .iter()
+        .filter(|tool| !works(tool.program, tool.probe))
+        .collect();
+    if missing.is_empty() {
+        eprintln!("tools: all {} here", TOOLS.len());
+        return Ok(());
+    }
+    if install && is_root() && works("apt-get", &["--version"]) {
+        let packages: Vec<&str> = missing.iter().map(|tool| tool.debian_package).collect();
+        steps::run("apt-get", &["-q", "update"], "")?;
+        steps::run(
+            "apt-get",
+            &[
+                &["-q", "install", "-y", "--no-install-recommends"][..],
+                &packages,
+            ]
+            .concat(),
+            "",
+        )?;
+    }
+    let still: Vec<String> = missing
+        .iter()
+        .filter(|tool| !works(tool.program, tool.probe))
+        .map(|tool| {
+            format!(
+                "  {:<10} ({}): install the package `{}`",
+                tool.program, tool.why, tool.debian_package
+            )
+        })
+        .collect();
+    if still.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "these tools are missing:\n{}\nthen run the same command again",
+        still.join("\n")
+    ))
+}
+
+fn is_root() -> bool {
+    steps::lines_of("id", &["-u"]).is_ok_and(|lines| lines.first().is_some_and(|uid| uid == "0"))
+}
+
+/// cargo-deny over licences, sources, bans and advisories.
+///
+/// The advisory database comes from the network, or, where there is none, from the archive named by
+/// `PILOTLIGHT_ADVISORY_DB` (default `../shared/advisory-db.tar.gz`).
+pub fn deny() -> Result<(), String> {
+    if !works("cargo", &["deny", "--version"]) {
+        steps::cargo(&["install", "--locked", "cargo-deny"])?;
+    }
+    let archive = std::env::var_os("PILOTLIGHT_ADVISORY_DB").map_or_else(
+        || steps::root().join("../shared/advisory-db.tar.gz"),
+        PathBuf::from,
+    );
+    if !archive.is_file() {
+        return steps::cargo(&["deny", "--workspace", "check"]);
+    }
+    unpack_advisories(&archive)?;
+    steps::cargo(&["deny", "--workspace", "check", "--disable-fetch"])
+}
+
+/// Lays the archive where cargo-deny looks for its clone of the default database.
+fn unpack_advisories(archive: &Path) -> Result<(), String> {
+    let cargo_home = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
+    let home = cargo_home
+        .ok_or("neither CARGO_HOME nor HOME is set")?
+        .join("advisory-dbs");
+    // The suffix is cargo-deny's hash of the default database's URL.
+    let clone = home.join("advisory-db-3157b0e258782691");
+    if clone.join(".git/FETCH_HEAD").is_file() {
+        return Ok(());
+    }
+    let script = "set -e; rm -rf \"$2\"; mkdir -p \"$2\"; tar -xzf \"$1\" -C \"$2\" --strip-components=1; \
+        cd \"$2\"; git init -q; git add -A; \
+        git -c user.name=advisories -c user.email=advisories@localhost commit -qm snapshot; \
+        git rev-parse HEAD > .git/FETCH_HEAD";
+    let (archive, clone) = (archive.to_string_lossy(), clone.to_string_lossy());
+    steps::run("sh", &["-c", script, "unpack", &archive, &clone], "")
+}
+
+/// cargo-fuzz and a nightly toolchain, which libFuzzer's instrumentation needs.
+pub fn fuzz_ready() -> Result<(), String> {
+    if !works("cargo", &["+nightly", "--version"]) {
+        return Err(
+            "fuzzing needs a nightly toolchain: run `rustup toolchain install nightly`".into(),
+        );
+    }
+    if !works("cargo", &["fuzz", "--version"]) {
+        steps::cargo(&["install", "--locked", "cargo-fuzz"])?;
+    }
+    Ok(())
+}
