@@ -1,0 +1,3 @@
+module pilotlight.example/goservice
+
+go 1.22
