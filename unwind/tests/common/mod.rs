@@ -1,0 +1,122 @@
+//! What the tests share: this process's modules and a signal handler that walks.
+#![allow(dead_code)]
+
+use pilotlight_unwind::{Cache, End, Module, Modules, ProgramHeader, Registers, Unwound, unwind};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
+
+/// All modules of this process, read from memory only.
+pub fn own_modules() -> Modules {
+    let mut modules: Vec<Module> = Vec::new();
+    // SAFETY: the callback has dl_iterate_phdr's signature and `modules` outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(add_module), (&raw mut modules).cast()) };
+    Modules::new(modules)
+}
+
+unsafe extern "C" fn add_module(
+    info: *mut libc::dl_phdr_info,
+    _: usize,
+    out: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader passes a valid info, and `own_modules` its vector.
+    let (info, out) = unsafe { (&*info, &mut *out.cast::<Vec<Module>>()) };
+    // SAFETY: ProgramHeader has the layout of Elf64_Phdr, and the name is a C string.
+    let (headers, name) = unsafe {
+        let start = info.dlpi_phdr.cast::<ProgramHeader>();
+        let headers = std::slice::from_raw_parts(start, usize::from(info.dlpi_phnum));
+        (headers, CStr::from_ptr(info.dlpi_name))
+    };
+    // SAFETY: the loader mapped the segments; tests unload nothing.
+    let module = unsafe { Module::from_memory(info.dlpi_addr, headers, name.to_bytes()) };
+    out.push(module.unwrap());
+    0
+}
+
+/// Frames seen by the handler.
+#[derive(Default, Debug, Clone)]
+pub struct Capture {
+    pub frames: Vec<u64>,
+    pub end: Option<End>,
+    pub exact: Vec<bool>,
+}
+
+static MODULES: AtomicPtr<Modules> = AtomicPtr::new(std::ptr::null_mut());
+static CACHE: AtomicPtr<Cache> = AtomicPtr::new(std::ptr::null_mut());
+static STACK_END: AtomicUsize = AtomicUsize::new(0);
+static mut FRAMES: [u64; 2048] = [0; 2048];
+static mut RESULT: Option<Unwound> = None;
+
+/// Upper end of the mapping that holds `address`.
+pub fn mapping_end(address: usize) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let bounds = maps.lines().map(|line| {
+        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let hex = |s| usize::from_str_radix(s, 16).unwrap();
+        hex(start)..hex(end)
+    });
+    bounds
+        .into_iter()
+        .find(|b| b.contains(&address))
+        .expect("a mapping holds the stack")
+        .end
+}
+
+/// Registers out of a signal's ucontext.
+pub fn registers(context: *mut c_void) -> Registers {
+    // SAFETY: the kernel passes a ucontext_t to SA_SIGINFO handlers.
+    let gregs = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let reg = |r: c_int| gregs[r as usize] as u64;
+    Registers {
+        ip: reg(libc::REG_RIP),
+        sp: reg(libc::REG_RSP),
+        bp: reg(libc::REG_RBP),
+        bx: reg(libc::REG_RBX),
+    }
+}
+
+extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    let regs = registers(context);
+    let stack = (regs.sp as usize - 128)..STACK_END.load(SeqCst);
+    // SAFETY: `capture` holds the references alive while it raises the signal; the statics are
+    // used under its lock and by this thread only; `stack` is this thread's stack.
+    unsafe {
+        let (modules, cache) = (&*MODULES.load(SeqCst), &*CACHE.load(SeqCst));
+        RESULT = Some(unwind(regs, modules, cache, stack, &mut *(&raw mut FRAMES)));
+    }
+}
+
+/// Raises a signal here and walks from its handler.
+#[inline(never)]
+pub fn capture(modules: &Modules, cache: &Cache) -> Capture {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock();
+    MODULES.store(std::ptr::from_ref(modules).cast_mut(), SeqCst);
+    CACHE.store(std::ptr::from_ref(cache).cast_mut(), SeqCst);
+    let local = 0u8;
+    STACK_END.store(mapping_end(&raw const local as usize), SeqCst);
+    install(libc::SIGUSR1, on_signal);
+    // SAFETY: raising a signal that has a handler; then the statics are read under the lock.
+    unsafe {
+        libc::raise(libc::SIGUSR1);
+        let unwound = (*(&raw mut RESULT)).take().expect("the handler ran");
+        let frames = (&(*(&raw const FRAMES)))[..unwound.frames].to_vec();
+        let exact = (0..unwound.frames).map(|i| unwound.is_exact(i)).collect();
+        Capture {
+            frames,
+            end: Some(unwound.end),
+            exact,
+        }
+    }
+}
+
+/// Installs an SA_SIGINFO handler.
+pub fn install(signal: c_int, handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void)) {
+    // SAFETY: a zeroed sigaction is valid; the handler has the SA_SIGINFO signature.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_NODEFER;
+        assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
+    }
+}
