@@ -1,7 +1,9 @@
 //! What the tests share: this process's modules and a signal handler that walks.
-#![allow(dead_code)]
+// Each test file uses a part; helpers may fail a test.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
 use pilotlight_unwind::{Cache, End, Module, Modules, ProgramHeader, Registers, Unwound, unwind};
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
@@ -44,8 +46,13 @@ pub struct Capture {
 static MODULES: AtomicPtr<Modules> = AtomicPtr::new(std::ptr::null_mut());
 static CACHE: AtomicPtr<Cache> = AtomicPtr::new(std::ptr::null_mut());
 static STACK_END: AtomicUsize = AtomicUsize::new(0);
-static mut FRAMES: [u64; 2048] = [0; 2048];
-static mut RESULT: Option<Unwound> = None;
+static SEEN: Seen = Seen(UnsafeCell::new(([0; 2048], None)));
+
+/// Written by the handler, read by the thread that raised the signal.
+struct Seen(UnsafeCell<([u64; 2048], Option<Unwound>)>);
+
+// SAFETY: `capture` holds a lock around all use, and the handler runs inside it.
+unsafe impl Sync for Seen {}
 
 /// Upper end of the mapping that holds `address`.
 pub fn mapping_end(address: usize) -> usize {
@@ -82,7 +89,8 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
     // used under its lock and by this thread only; `stack` is this thread's stack.
     unsafe {
         let (modules, cache) = (&*MODULES.load(SeqCst), &*CACHE.load(SeqCst));
-        RESULT = Some(unwind(regs, modules, cache, stack, &mut *(&raw mut FRAMES)));
+        let (frames, result) = &mut *SEEN.0.get();
+        *result = Some(unwind(regs, modules, cache, stack, frames));
     }
 }
 
@@ -99,8 +107,9 @@ pub fn capture(modules: &Modules, cache: &Cache) -> Capture {
     // SAFETY: raising a signal that has a handler; then the statics are read under the lock.
     unsafe {
         libc::raise(libc::SIGUSR1);
-        let unwound = (*(&raw mut RESULT)).take().expect("the handler ran");
-        let frames = (&(*(&raw const FRAMES)))[..unwound.frames].to_vec();
+        let (frames, result) = &mut *SEEN.0.get();
+        let unwound = result.take().expect("the handler ran");
+        let frames = frames[..unwound.frames].to_vec();
         let exact = (0..unwound.frames).map(|i| unwound.is_exact(i)).collect();
         Capture {
             frames,

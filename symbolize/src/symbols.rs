@@ -1,0 +1,106 @@
+//! The symbol table as a sorted index: the name of any function, with no debug information.
+
+use crate::elf::{Elf, Fields, Section, string};
+
+const SHT_SYMTAB: u32 = 2;
+const SHT_DYNSYM: u32 = 11;
+const SYMBOL_SIZE: usize = 24;
+const STT_NOTYPE: u8 = 0;
+const STT_FUNC: u8 = 2;
+const STT_GNU_IFUNC: u8 = 10;
+
+/// One function symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol<'a> {
+    /// Name as in the symbol table (mangled).
+    pub name: &'a [u8],
+    /// First address (svma).
+    pub start: u64,
+    /// Bytes; 0 when the symbol table does not tell.
+    pub size: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    start: u64,
+    size: u32,
+    /// Offset of the name in the file.
+    name: u32,
+    /// Better names first: typed, then global.
+    rank: u8,
+}
+
+/// Function symbols by address.
+pub(crate) struct Symbols(Vec<Entry>);
+
+impl Symbols {
+    /// Reads `.symtab`, or `.dynsym` where that is stripped.
+    pub fn read(bytes: &[u8], elf: &Elf) -> Symbols {
+        let of_kind = |kind| elf.sections.iter().find(|s| s.kind == kind);
+        let table = of_kind(SHT_SYMTAB).filter(|s| !s.file.is_empty());
+        let Some(table) = table.or_else(|| of_kind(SHT_DYNSYM)) else {
+            return Symbols(Vec::new());
+        };
+        let mut entries = read_table(bytes, elf, table);
+        entries.sort_unstable_by_key(|e| (e.start, e.rank, e.name));
+        entries.dedup_by_key(|e| e.start);
+        entries.shrink_to_fit();
+        Symbols(entries)
+    }
+
+    /// The function that holds `svma`; a symbol without size reaches to the next one.
+    pub fn find<'a>(&self, bytes: &'a [u8], svma: u64) -> Option<Symbol<'a>> {
+        let above = self.0.partition_point(|e| e.start <= svma);
+        let entry = self.0.get(above.checked_sub(1)?)?;
+        if entry.size != 0 && svma - entry.start >= u64::from(entry.size) {
+            return None;
+        }
+        let name = string(bytes, entry.name as usize);
+        Some(Symbol {
+            name,
+            start: entry.start,
+            size: u64::from(entry.size),
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn read_table(bytes: &[u8], elf: &Elf, table: &Section) -> Vec<Entry> {
+    let names = elf
+        .sections
+        .get(table.link)
+        .map_or(0..0, |s| s.file.clone());
+    let symbols = bytes[table.file.clone()]
+        .chunks_exact(SYMBOL_SIZE)
+        .map(Fields);
+    let code = |svma: u64| {
+        elf.segments
+            .iter()
+            .any(|s| s.executable && svma.wrapping_sub(s.svma) < s.memory_size)
+    };
+    symbols
+        .filter_map(|s| {
+            let (kind, binding, section) = (s.u8(4) & 15, s.u8(4) >> 4, s.u16(6));
+            let start = s.u64(8);
+            let typed = match kind {
+                STT_FUNC | STT_GNU_IFUNC => true,
+                // Labels of hand-written assembly.
+                STT_NOTYPE => false,
+                _ => return None,
+            };
+            let name = names.start.checked_add(s.u32(0) as usize)?;
+            if section == 0 || s.u32(0) == 0 || name >= names.end || !code(start) {
+                return None;
+            }
+            Some(Entry {
+                start,
+                size: u32::try_from(s.u64(16)).unwrap_or(u32::MAX),
+                name: u32::try_from(name).ok()?,
+                rank: u8::from(!typed) << 1 | u8::from(binding != 1),
+            })
+        })
+        .collect()
+}
