@@ -14,8 +14,15 @@ pub fn monotonic_ns() -> u64 {
 }
 
 fn read(clock: libc::clockid_t) -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `now` is a valid timespec for the call to fill.
     let failed = unsafe { libc::clock_gettime(clock, &mut now) } != 0;
-    if failed { 0 } else { now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64 }
+    if failed {
+        0
+    } else {
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    }
 }

@@ -24,3 +24,18 @@ pub fn min_and_median(readings: &mut [f64]) -> (f64, f64) {
         [first, ..] => (*first, readings[readings.len() / 2]),
     }
 }
+
+/// Mean of the middle half of a list of readings: finer than a median where the clock ticks in
+/// steps of ten nanoseconds, and as blind to outliers. 0 for an empty list.
+pub fn middle_mean(readings: &mut [f64]) -> f64 {
+    readings.sort_by(f64::total_cmp);
+    let quarter = readings.len() / 4;
+    let middle = readings
+        .get(quarter..readings.len() - quarter)
+        .unwrap_or_default();
+    if middle.is_empty() {
+        0.0
+    } else {
+        middle.iter().sum::<f64>() / middle.len() as f64
+    }
+}

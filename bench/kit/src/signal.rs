@@ -19,12 +19,13 @@ impl Disposition {
         Ok(Disposition { signal, action })
     }
 
-    /// A handler for `signal` with the flags that profilers use.
+    /// A handler for `signal` that runs on the interrupted stack: framehop overflows the alternate
+    /// stack that std gives a thread.
     pub fn handler(signal: libc::c_int, handler: Handler) -> Self {
         // SAFETY: all-zero is a valid sigaction (empty mask, no flags).
         let mut action: libc::sigaction = unsafe { mem::zeroed() };
         action.sa_sigaction = handler as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         Disposition { signal, action }
     }
 
@@ -33,7 +34,10 @@ impl Disposition {
         let mut action = self.action;
         action.sa_sigaction = nothing as *const () as usize;
         action.sa_flags |= libc::SA_SIGINFO;
-        Disposition { signal: self.signal, action }
+        Disposition {
+            signal: self.signal,
+            action,
+        }
     }
 
     /// Makes this the process's disposition.
@@ -58,7 +62,11 @@ extern "C" fn nothing(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_v
 pub fn ignore_signal(signal: libc::c_int) -> io::Result<()> {
     // SAFETY: SIG_IGN is a valid disposition.
     let old = unsafe { libc::signal(signal, libc::SIG_IGN) };
-    if old == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if old == libc::SIG_ERR {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Sends `signal` to the calling thread; it is delivered before this returns.
@@ -86,5 +94,9 @@ pub fn send_queued_to_self(signal: libc::c_int, value: usize) {
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -62,7 +62,9 @@ fn framed<const N: usize, const WORDS: usize>(path: &[u16], leaf: &mut dyn FnMut
         }
         [first, rest @ ..] => TABLE[usize::from(*first) % SITES](rest, leaf),
     };
-    below.wrapping_mul(N as u64 | 1).wrapping_add(black_box(local)[0])
+    below
+        .wrapping_mul(N as u64 | 1)
+        .wrapping_add(black_box(local)[0])
 }
 
 macro_rules! sites {

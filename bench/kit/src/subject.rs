@@ -103,8 +103,8 @@ fn handler<S: Subject>(depth: usize) -> Outcome {
     let empty = real.emptied();
     let (mut with, mut without) = (Vec::new(), Vec::new());
     let mut failed = Ok(());
-    // The shell around `leaf` (main, dispatch, this function, the closure) is about 12 frames.
-    at_depth(depth.saturating_sub(12), &mut || {
+    // The shell around `leaf` (main, dispatch, this function, the closure) is about 11 frames.
+    at_depth(depth.saturating_sub(11), &mut || {
         for _ in 0..ROUNDS {
             for (disposition, readings) in [(&empty, &mut without), (&real, &mut with)] {
                 if let Err(error) = disposition.install() {
@@ -127,7 +127,10 @@ fn handler<S: Subject>(depth: usize) -> Outcome {
     print("empty_median_ns", without_median);
     print("handler_min_ns", with_min);
     print("handler_median_ns", with_median);
-    print("taken", report.samples as f64 / (ROUNDS as u64 * SIGNALS) as f64);
+    print(
+        "taken",
+        report.samples as f64 / (ROUNDS as u64 * SIGNALS) as f64,
+    );
     print("deepest", report.deepest as f64);
     Ok(())
 }
@@ -160,7 +163,10 @@ fn report<S: Subject>(stacks: usize) -> Outcome {
     let first = subject.report()?;
     print("report_cpu_ns", (process_cpu_ns() - before) as f64);
     print("report_wall_ns", (monotonic_ns() - wall) as f64);
-    print("report_growth_kib", peak_rss_kib()?.saturating_sub(rss) as f64);
+    print(
+        "report_growth_kib",
+        peak_rss_kib()?.saturating_sub(rss) as f64,
+    );
     print("stacks", first.stacks as f64);
     print("samples", first.samples as f64);
     print("pprof_bytes", first.bytes as f64);
@@ -216,7 +222,11 @@ fn lost_meanwhile<S: Subject>(mut subject: S, first: Report) -> Outcome {
 
 /// CPU time of a fixed amount of work, with a profiler at `frequency_hz` or without (0).
 fn fixed_work<S: Subject>(frequency_hz: u32, millis: u64) -> Outcome {
-    let subject = if frequency_hz == 0 { None } else { Some(S::start(frequency_hz)?) };
+    let subject = if frequency_hz == 0 {
+        None
+    } else {
+        Some(S::start(frequency_hz)?)
+    };
     // Start-up is measured elsewhere.
     thread::sleep(Duration::from_millis(300));
     let before = process_cpu_ns();
@@ -236,7 +246,10 @@ fn accuracy<S: Subject>(frequency_hz: u32, threads: usize, millis: u64) -> Outco
     let budget = millis * 1_000_000;
     let spent: u64 = thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(|| burn(budget))).collect();
-        handles.into_iter().filter_map(|handle| handle.join().ok()).sum()
+        handles
+            .into_iter()
+            .filter_map(|handle| handle.join().ok())
+            .sum()
     });
     subject.settle();
     let report = subject.report()?;

@@ -1,0 +1,48 @@
+//! Side-by-side measurements against peers: `cargo xtask bench PART`.
+//!
+//! Every figure is one line `FIGURE part/name value=… goal=… peer=… ok|MISS`. Peers are measured in
+//! the same run, in alternating passes; times are CPU times, and the best or the middle of several
+//! passes counts, so that a busy machine blurs a figure as little as possible.
+//!
+//! | part | what | peers |
+//! |---|---|---|
+//! | `profile` | decode with validity check, encode, four bombs | google/pprof, prost |
+//! | `unwind` | ns a frame in a signal handler | frame pointers, framehop, libgcc |
+//!
+//! Peers are built on demand below `target/bench`; `profile` needs Go.
+
+mod child;
+mod figure;
+mod generator;
+mod profile;
+mod unwind;
+
+use std::{path::Path, process::ExitCode};
+
+use child::Outcome;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(words: &[String]) -> Outcome<()> {
+    match words
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
+        ["profile"] => profile::run(),
+        ["unwind"] => unwind::run(),
+        // One measuring process of `profile`.
+        ["bomb", path] => profile::measure_bomb(Path::new(path)),
+        _ => Err("usage: bench profile | unwind".into()),
+    }
+}
