@@ -74,9 +74,7 @@ pub struct Short(pub f64);
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = self.0.abs();
-        if size == self.0.abs().trunc() && size < 1e15 {
-            write!(f, "{:.0}", self.0)
-        } else if size >= 100.0 {
+        if size == size.trunc() || size >= 100.0 {
             write!(f, "{:.0}", self.0)
         } else if size >= 10.0 {
             write!(f, "{:.1}", self.0)

@@ -64,35 +64,33 @@ fn print(pattern: &str, depth: u32, best: &BTreeMap<&str, f64>, allocs: f64) -> 
         .map(|(name, ns)| format!("{name}:{}ns/frame", Short(*ns)))
         .collect();
     let peer = list.join(",");
-    let figure = |what: &str, value: f64, unit: &str, goal: Goal| {
-        let name = format!("unwind/{pattern}_{depth}_{what}");
-        Figure {
-            name: &name,
-            value,
-            unit,
-            goal,
-            peer: &peer,
-        }
-        .print();
+    let (what, value, goal) = match pattern {
+        "repeat" => (
+            "over_frame_pointers",
+            of("table") / of("frame_pointer"),
+            4.0,
+        ),
+        _ => ("over_libgcc", of("table") / of("libgcc"), 0.25),
     };
-    let (over_pointers, over_libgcc) = match pattern {
-        "repeat" => (Goal::AtMost(4.0), Goal::None),
-        _ => (Goal::None, Goal::AtMost(0.25)),
-    };
-    figure(
-        "over_frame_pointers",
-        of("table") / of("frame_pointer"),
-        "x",
-        over_pointers,
-    );
-    figure("over_libgcc", of("table") / of("libgcc"), "x", over_libgcc);
-    figure(
-        "over_framehop",
-        of("table") / of("framehop"),
-        "x",
-        Goal::None,
-    );
-    figure("allocations", allocs, "", Goal::AtMost(0.0));
+    let name = format!("unwind/{pattern}_{depth}_{what}");
+    Figure {
+        name: &name,
+        value,
+        unit: "x",
+        goal: Goal::AtMost(goal),
+        peer: &peer,
+    }
+    .print();
+    let name = format!("unwind/{pattern}_{depth}_allocations");
+    let goal = Goal::AtMost(0.0);
+    Figure {
+        name: &name,
+        value: allocs,
+        unit: "",
+        goal,
+        peer: "",
+    }
+    .print();
     Ok(())
 }
 

@@ -19,6 +19,10 @@ pub struct Start {
     /// Frame pointer register there.
     pub bp: u64,
     /// `rbx` there.
+    #[cfg_attr(
+        not(feature = "unwinders"),
+        expect(dead_code, reason = "only tables need it")
+    )]
     pub bx: u64,
     /// Readable addresses of the thread's stack.
     pub stack: Range<u64>,
