@@ -17,6 +17,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -26,11 +27,19 @@ use ::hyper::http::HeaderValue;
 
 use crate::http::{Body, MAX_BODY, Request, Response, respond};
 
+/// Threads at once; more requests are answered 503.
+const MAX_WORKERS: usize = 64;
+
+/// Symbol tables and demangling recurse; pages that are not touched cost nothing.
+const STACK: usize = 1 << 20;
+
+static WORKERS: AtomicUsize = AtomicUsize::new(0);
+
 /// Answers one request, as [`crate::http::respond`] does.
 ///
 /// # Errors
-/// None: a body that cannot be read is answered 400, an oversized one 413, and 503 says that no
-/// thread could be started.
+/// None: a body that cannot be read is answered 400, an oversized one 413, and 503 says that too
+/// many requests run already or that no thread could be started.
 pub async fn handle<B: HttpBody>(
     request: ::hyper::Request<B>,
 ) -> Result<::hyper::Response<ResponseBody>, Infallible> {
@@ -40,9 +49,12 @@ pub async fn handle<B: HttpBody>(
         Err(status) => return Ok(into_hyper(Head::plain(status), None)),
     };
     let exchange = Arc::new(Exchange::default());
-    let worker = Worker(Arc::clone(&exchange));
+    let Some(worker) = Worker::new(&exchange) else {
+        return Ok(into_hyper(Head::plain(503), None));
+    };
     let thread = std::thread::Builder::new()
         .name("pilotlight-http".into())
+        .stack_size(STACK)
         .spawn(move || {
             let query = parts.uri.query().unwrap_or_default();
             let request = Request::new(parts.method.as_str(), parts.uri.path(), query);
@@ -203,6 +215,14 @@ impl Exchange {
 struct Worker(Arc<Exchange>);
 
 impl Worker {
+    fn new(exchange: &Arc<Exchange>) -> Option<Self> {
+        let more = |n| (n < MAX_WORKERS).then_some(n + 1);
+        WORKERS
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()?;
+        Some(Worker(Arc::clone(exchange)))
+    }
+
     fn run(&self, response: Response) {
         let Response {
             status,
@@ -228,6 +248,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        WORKERS.fetch_sub(1, Ordering::Relaxed);
         self.0.update(|state| {
             if state.progress == Progress::Running {
                 state.progress = Progress::Broken;

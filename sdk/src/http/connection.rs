@@ -67,12 +67,13 @@ impl Connection<'_> {
         }
         let deadline = Instant::now() + self.options.read_timeout;
         let end = loop {
-            if let Some(end) = head::end_of_head(&self.buffer) {
-                break end;
-            }
-            if self.buffer.len() > self.options.max_head {
+            let end = head::end_of_head(&self.buffer);
+            if end.unwrap_or(self.buffer.len()) > self.options.max_head {
                 let text = "431 Request Header Fields Too Large";
                 return Err(NoRequest::Refused((431, text)));
+            }
+            if let Some(end) = end {
+                break end;
             }
             self.fill(deadline)?;
         };

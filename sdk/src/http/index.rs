@@ -69,7 +69,7 @@ const TAIL: &str = "</ul>
 </html>";
 
 /// The five characters that Go's `html.EscapeString` escapes.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -126,9 +126,17 @@ fn to_index(query: &str) -> Response {
         // The query came through a transport, but a header must not hold a line break in any case.
         location.extend(query.chars().filter(char::is_ascii_graphic));
     }
-    let mut response = Response::error(307, "Temporary Redirect");
-    response.headers.push(("Location", location));
-    response
+    let text = format!(
+        "<a href=\"{}\">Temporary Redirect</a>.\n\n",
+        index::escape(&location)
+    );
+    let content_type = ("Content-Type", "text/html; charset=utf-8".to_string());
+    let headers = vec![content_type, ("Location", location)];
+    Response {
+        status: 307,
+        headers,
+        body: Body::Full(text.into_bytes()),
+    }
 }
 
 fn not_found() -> Response {
