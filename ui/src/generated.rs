@@ -1,0 +1,38 @@
+// Written by `npm run build` in ui/web. Do not edit.
+
+use crate::Asset;
+
+pub(crate) const ASSETS: &[(&str, Asset)] = &[
+    (
+        "/index.html",
+        Asset {
+            gz: include_bytes!("../dist/index.html.gz"),
+            content_type: "text/html; charset=utf-8",
+            etag: "\"5bc259f9944dea23\"",
+        },
+    ),
+    (
+        "/app.js",
+        Asset {
+            gz: include_bytes!("../dist/app.js.gz"),
+            content_type: "text/javascript; charset=utf-8",
+            etag: "\"d9287df62c9f8871\"",
+        },
+    ),
+    (
+        "/app.css",
+        Asset {
+            gz: include_bytes!("../dist/app.css.gz"),
+            content_type: "text/css; charset=utf-8",
+            etag: "\"fd81dd80fc1f9787\"",
+        },
+    ),
+    (
+        "/icon.svg",
+        Asset {
+            gz: include_bytes!("../dist/icon.svg.gz"),
+            content_type: "image/svg+xml",
+            etag: "\"9ed3ff483c6d0c45\"",
+        },
+    ),
+];

@@ -1,0 +1,71 @@
+import { layout, type Layout } from "../flame/index.ts";
+import { classify, ORIGINS, sharesByOrigin } from "./origin.ts";
+import { printable, shorten, spellings } from "./names.ts";
+import { topOf, type Top } from "./top.ts";
+import type { Meta, Tree } from "./pltr.ts";
+import { formatPercent, formatValue } from "./format.ts";
+
+/** Hue of the root, behind those of the origins. */
+export const ROOT_HUE = ORIGINS.length;
+
+/** A tree made ready for all views. What costs time is computed when it is first asked for. */
+export class Model {
+  readonly meta: Meta;
+  readonly layout: Layout;
+  readonly hueOf: Uint8Array;
+  readonly rootName: number;
+  private spelled: (readonly string[] | undefined)[];
+  private topOnce: Top | null = null;
+
+  constructor(tree: Tree, services: readonly string[]) {
+    this.meta = tree.meta;
+    this.layout = layout(tree.columns);
+    this.hueOf = classify(tree.columns.names, services);
+    this.rootName = tree.columns.name[0] ?? 0;
+    this.hueOf[this.rootName] = ROOT_HUE;
+    this.spelled = new Array(tree.columns.names.length);
+  }
+
+  get total(): number {
+    return this.layout.total[0] ?? 0;
+  }
+
+  get top(): Top {
+    return (this.topOnce ??= topOf(this.layout));
+  }
+
+  readonly spellings = (name: number): readonly string[] =>
+    (this.spelled[name] ??= name === this.rootName ? ["total"] : spellings(this.layout.columns.names[name]!));
+
+  /** The whole name, safe to show. */
+  fullName(name: number): string {
+    return name === this.rootName ? "total" : printable(this.layout.columns.names[name]!);
+  }
+
+  /** The name as tables show it. */
+  shortName(name: number): string {
+    return name === this.rootName ? "total" : printable(shorten(this.layout.columns.names[name]!));
+  }
+
+  nameOf(node: number): number {
+    return this.layout.columns.name[node]!;
+  }
+
+  readonly detail = (node: number): string => {
+    const value = this.layout.total[node]!;
+    return `${this.percent(value)} · ${this.value(value)}`;
+  };
+
+  percent(value: number): string {
+    return formatPercent(value, this.total);
+  }
+
+  value(value: number): string {
+    return formatValue(value, this.meta.unit);
+  }
+
+  originShares(): number[] {
+    const { name, self } = this.layout.columns;
+    return sharesByOrigin(this.hueOf, name, self);
+  }
+}

@@ -1,0 +1,77 @@
+/** Where a function comes from. The order is that of the hues and of the legend. */
+export const ORIGINS = ["app", "dependency", "runtime", "libc", "kernel", "unknown"] as const;
+export type Origin = (typeof ORIGINS)[number];
+
+export const ORIGIN_HELP: Record<Origin, string> = {
+  app: "Your program: its crate (the one with main, or named like the service) and its siblings",
+  dependency: "Libraries that the program uses",
+  runtime: "The language's own library and runtime: std, core, alloc, Tokio; Go's standard library",
+  libc: "C library, dynamic linker and C functions",
+  kernel: "The operating system's kernel",
+  unknown: "Frames without a name: symbols are missing",
+};
+
+const [APP, DEPENDENCY, RUNTIME, LIBC, KERNEL, UNKNOWN] = [0, 1, 2, 3, 4, 5];
+
+const RUST_RUNTIME = new Set([
+  "std", "core", "alloc", "proc_macro", "test", "rustc_demangle", "hashbrown", "compiler_builtins", "panic_unwind",
+  "tokio", "tokio_util", "mio", "futures", "futures_core", "futures_util", "futures_executor", "async_std", "smol", "rayon", "rayon_core", "pilotlight",
+]);
+const KERNEL_NAME = /^(\[k\]|\[kernel|entry_SYSCALL|do_syscall|__x64_sys_|__do_sys_|asm_(sysvec|exc)_|syscall_|ret_from_fork|exc_page_fault|vfs_|tcp_v[46]_|__schedule$|schedule$|do_(idle|futex|epoll|user_addr_fault)|x64_sys_call)/;
+const UNKNOWN_NAME = /^\[?(unknown|\?\?\?|unresolved|truncated)\]?$|^0x[0-9a-f]+$|^[^:\s]+\+0x[0-9a-f]+$|^$/i;
+/** `<`, `&`, `[`, `dyn `, `*mut `: what may stand before the crate in a Rust name. */
+const BEFORE_CRATE = /^(?:[<&[(\s*]|dyn |mut |const |impl )+/;
+const GO_NAME = /^((?:[\w.\-~%]+\/)*[\w\-~%]+(?:\.v\d+)?)\.[(\w]/;
+
+/** Origin of each name. `services` are the service names in the selection: a hint which crates are the program's own. */
+export function classify(names: readonly string[], services: readonly string[]): Uint8Array {
+  const own = ownCrates(names, services);
+  const out = new Uint8Array(names.length);
+  for (let i = 0; i < names.length; i++) out[i] = originOf(names[i]!, own);
+  // The root stands for the whole, not for a function.
+  return out;
+}
+
+function ownCrates(names: readonly string[], services: readonly string[]): Set<string> {
+  const own = new Set(services.map((s) => s.replace(/-/g, "_")));
+  for (const name of names) {
+    if (!name.includes("main")) continue;
+    const crate = /^(\w+)::main(?:::|$)/.exec(name)?.[1];
+    if (crate && !RUST_RUNTIME.has(crate)) own.add(crate);
+  }
+  return own;
+}
+
+function originOf(name: string, own: Set<string>): number {
+  const colons = name.indexOf("::");
+  if (colons > 0) return rustOrigin(name, own);
+  if (UNKNOWN_NAME.test(name)) return UNKNOWN!;
+  if (KERNEL_NAME.test(name)) return KERNEL!;
+  if (name === "total" || name === "root" || name === "all" || name === "other") return DEPENDENCY!;
+  return goOrigin(name, own);
+}
+
+function rustOrigin(name: string, own: Set<string>): number {
+  const start = BEFORE_CRATE.exec(name)?.[0].length ?? 0;
+  const crate = /^\w+/.exec(name.slice(start, start + 64))?.[0];
+  if (!crate) return DEPENDENCY!;
+  if (own.has(crate)) return APP!;
+  if (RUST_RUNTIME.has(crate)) return RUNTIME!;
+  for (const o of own) if (o.length > 2 && crate.startsWith(`${o}_`)) return APP!;
+  return DEPENDENCY!;
+}
+
+function goOrigin(name: string, own: Set<string>): number {
+  const pkg = GO_NAME.exec(name)?.[1];
+  if (pkg === undefined) return name.includes(".") && !/@|\.(cold|part|isra|constprop|llvm)/.test(name) ? RUNTIME! : LIBC!;
+  if (/\.(cold|part|isra|constprop|llvm)/.test(name) && !pkg.includes("/")) return LIBC!;
+  if (pkg === "main" || own.has(pkg)) return APP!;
+  return pkg.slice(0, pkg.indexOf("/") >>> 0).includes(".") ? DEPENDENCY! : RUNTIME!;
+}
+
+/** Own value by origin: what the legend shows. */
+export function sharesByOrigin(originOfName: Uint8Array, name: Uint32Array, self: Float64Array): number[] {
+  const out = new Array<number>(ORIGINS.length + 1).fill(0);
+  for (let i = 0; i < name.length; i++) out[originOfName[name[i]!]!]! += Math.max(0, self[i]!);
+  return out;
+}

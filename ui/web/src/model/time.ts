@@ -1,0 +1,57 @@
+/** Time ranges that are one click away: [seconds, words]. */
+export const PRESETS: readonly (readonly [string, string])[] = [
+  ["now-5m", "Last 5 minutes"],
+  ["now-15m", "Last 15 minutes"],
+  ["now-1h", "Last hour"],
+  ["now-6h", "Last 6 hours"],
+  ["now-24h", "Last 24 hours"],
+  ["now-7d", "Last 7 days"],
+];
+
+const UNIT_MS: Record<string, number> = { s: 1e3, m: 60e3, h: 3600e3, d: 86400e3, w: 7 * 86400e3 };
+
+/** A point of time in the API's words as Unix milliseconds, or NaN. */
+export function parseTime(text: string, nowMs: number): number {
+  const t = text.trim();
+  if (t === "now") return nowMs;
+  const relative = /^now-(\d+(?:\.\d+)?)([smhdw])$/.exec(t);
+  if (relative) return nowMs - Number(relative[1]) * UNIT_MS[relative[2]!]!;
+  if (/^\d+(\.\d+)?$/.test(t)) return byMagnitude(Number(t));
+  return Date.parse(t);
+}
+
+/** Unix seconds, milliseconds, microseconds or nanoseconds, told apart by size. */
+function byMagnitude(n: number): number {
+  if (n < 1e11) return n * 1e3;
+  if (n < 1e14) return n;
+  return n < 1e17 ? n / 1e3 : n / 1e6;
+}
+
+/** Steps of the series that give at most `points` points, in the API's words. */
+export function stepFor(rangeMs: number, points: number): string {
+  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400];
+  const seconds = steps.find((s) => rangeMs / 1e3 / s <= points) ?? 86400;
+  return `${seconds}s`;
+}
+
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+
+/** `12:03:10 – 12:05:00`, with days where they differ or are not today. */
+export function formatRange(fromMs: number, untilMs: number, nowMs: number): string {
+  const [a, b, today] = [day.format(fromMs), day.format(untilMs), day.format(nowMs)];
+  const head = a === b && a === today ? "" : `${a} `;
+  return `${head}${clock.format(fromMs)} – ${a === b ? "" : `${b} `}${clock.format(untilMs)}`;
+}
+
+/** `1 h 5 min`, `42 s`: two parts at most. */
+export function formatSpan(ms: number): string {
+  let left = Math.max(0, Math.round(ms / 1e3));
+  const parts: string[] = [];
+  for (const [size, word] of [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]] as const) {
+    const n = Math.floor(left / size);
+    left -= n * size;
+    if (n > 0 && parts.length < 2) parts.push(`${n} ${word}`);
+  }
+  return parts.join(" ") || "0 s";
+}

@@ -1,0 +1,203 @@
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { findKey, matchedValue, maskNames, nodeKey, pathTo, type Theme } from "../flame/index.ts";
+import { pprofAddress } from "../model/api.ts";
+import { formatCount } from "../model/format.ts";
+import type { Model } from "../model/model.ts";
+import { ORIGINS, type Origin } from "../model/origin.ts";
+import { compile, exactly, type Pattern } from "../model/search.ts";
+import { parseSort } from "../model/top.ts";
+import { isLive, VIEW_KINDS, type View, type ViewKind } from "../model/view.ts";
+import { FlamePane } from "./flamepane.tsx";
+import { Help } from "./help.tsx";
+import { Legend } from "./legend.tsx";
+import { EmptyState, ErrorNote } from "./notes.tsx";
+import { SeriesChart } from "./series.tsx";
+import { useLoaded, useView, type Change } from "./state.ts";
+import { StatusBar } from "./status.tsx";
+import { useTheme } from "./theme.ts";
+import { Toolbar } from "./toolbar.tsx";
+import { TopTable } from "./top.tsx";
+import { CallTree } from "./tree.tsx";
+
+export function App() {
+  const [view, change] = useView();
+  const [theme, themeChoice, setTheme] = useTheme();
+  const [loaded, again] = useLoaded(view, change);
+  const [help, setHelp] = useState(false);
+  const search = useRef<HTMLInputElement>(null);
+  const { model, error } = loaded;
+  const empty = !error && !loaded.loading && (model === null || model.total === 0);
+  useTitle(view);
+  useKeys(search, () => setHelp(true));
+  document.documentElement.dataset.state = error ? "error" : empty ? "empty" : model ? "ready" : "loading";
+
+  return (
+    <>
+      <Toolbar {...{ view, change }} types={loaded.types} theme={themeChoice} onTheme={setTheme} onHelp={() => setHelp(true)} />
+      <SeriesChart series={loaded.series} window={loaded.window} dark={theme.dark} onRange={(a, b) => change({ from: String(a), until: String(b) }, true)} />
+      {error && <ErrorNote error={error} onAgain={again} change={change} />}
+      {model && model.total > 0 ? (
+        <Views {...{ model, view, theme, change, search }} loading={loaded.loading} />
+      ) : (
+        <main class="blank">
+          {empty && <EmptyState view={view} hasTypes={(loaded.types?.length ?? 0) > 0} change={change} />}
+          {!empty && !error && <p class="loading" role="status">Loading the profile…</p>}
+        </main>
+      )}
+      <Help isOpen={help} onClose={() => setHelp(false)} />
+    </>
+  );
+}
+
+function useTitle(view: View): void {
+  const service = /service_name="([^"]+)"/.exec(view.q)?.[1];
+  const what = view.type.split(":")[1] ?? "";
+  document.title = [service, what, "pilotlight"].filter(Boolean).join(" · ");
+}
+
+/** Keys that work wherever no text is being typed. */
+function useKeys(search: { current: HTMLInputElement | null }, onHelp: () => void): void {
+  useEffect(() => {
+    const onKey = (e: KeyboardEvent) => {
+      const at = e.target as HTMLElement;
+      if (at.closest("input, select, textarea, dialog") || e.ctrlKey || e.metaKey || e.altKey) return;
+      if (e.key === "/") search.current?.focus();
+      else if (e.key === "?") onHelp();
+      else if (e.key === "0" || e.key === "Escape") document.querySelector<HTMLElement>(".crumb-reset")?.click();
+      else return;
+      e.preventDefault();
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+}
+
+interface ViewsProps {
+  model: Model;
+  view: View;
+  theme: Theme;
+  change: Change;
+  search: { current: HTMLInputElement | null };
+  loading: boolean;
+}
+
+function Views({ model, view, theme, change, search, loading }: ViewsProps) {
+  const pattern = useMemo(() => compile(view.search), [view.search]);
+  const mask = useMemo(() => maskOf(model, pattern), [model, pattern]);
+  const only = ORIGINS.indexOf(view.origin as Origin);
+  const keep = useMemo(() => keepOf(model, mask, only), [model, mask, only]);
+  const sort = useMemo(() => parseSort(view.sort), [view.sort]);
+  const exact = /^\^(.*)\$$/s.exec(view.search)?.[1] ?? null;
+  const select = (name: string) => change({ search: view.search === exactly(name) ? "" : exactly(name) });
+  const zoom = (key: string) => change({ zoom: key }, true);
+  const showTop = view.view === "both" || view.view === "top";
+  const showGraph = view.view !== "top" && view.view !== "tree";
+  const selected = exact === null ? null : exact.replace(/\\(.)/g, "$1");
+  return (
+    <>
+      <div class="tools">
+        <ViewPicker view={view} change={change} />
+        <SearchBox {...{ model, view, change, pattern, mask }} input={search} />
+        <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />
+        <a class="export" href={pprofAddress(view)} download="profile.pb.gz" title={`go tool pprof '${pprofAddress(view)}'`}>pprof ↓</a>
+      </div>
+      <Crumbs model={model} zoom={view.zoom} onZoom={zoom} />
+      <main class={`views ${view.view}`}>
+        {showTop && <TopTable {...{ model, theme, sort, selected }} keep={keep} onSort={(s) => change({ sort: s })} onSelect={select} />}
+        {showGraph && <FlamePane {...{ model, theme, pattern }} direction={view.dir} zoom={view.zoom} onlyHue={only} onZoom={zoom} onSelect={select} />}
+        {view.view === "tree" && <CallTree {...{ model, theme }} zoom={view.zoom} matched={mask} onZoom={zoom} />}
+      </main>
+      <StatusBar model={model} live={isLive(view)} loading={loading} />
+    </>
+  );
+}
+
+function maskOf(model: Model, pattern: Pattern | null): Uint8Array | null {
+  if (!pattern) return null;
+  const mask = maskNames(model.layout.columns.names, pattern.test);
+  mask[model.rootName] = 0;
+  return mask;
+}
+
+/** Names that pass both the search and the legend's filter, or null for all. */
+function keepOf(model: Model, mask: Uint8Array | null, only: number): Uint8Array | null {
+  if (only < 0) return mask;
+  return model.hueOf.map((hue, i) => (hue === only && (!mask || mask[i] === 1) ? 1 : 0));
+}
+
+const VIEW_WORDS: Record<ViewKind, string> = { both: "Both", icicle: "Icicle", flame: "Flame", top: "Top", tree: "Tree" };
+
+function ViewPicker({ view, change }: { view: View; change: Change }) {
+  return (
+    <div class="segmented" role="group" aria-label="View">
+      {VIEW_KINDS.map((kind) => (
+        <button type="button" key={kind} aria-pressed={view.view === kind} data-view={kind} onClick={() => change({ view: kind }, true)}>{VIEW_WORDS[kind]}</button>
+      ))}
+    </div>
+  );
+}
+
+interface SearchProps {
+  model: Model;
+  view: View;
+  change: Change;
+  pattern: Pattern | null;
+  mask: Uint8Array | null;
+  input: { current: HTMLInputElement | null };
+}
+
+function SearchBox({ model, view, change, pattern, mask, input }: SearchProps) {
+  const value = useMemo(() => (mask ? matchedValue(model.layout, mask) : 0), [model, mask]);
+  const count = useMemo(() => mask?.reduce((n, m) => n + m, 0) ?? 0, [mask]);
+  return (
+    <div class="search">
+      <input
+        ref={input}
+        type="search"
+        value={view.search}
+        placeholder="Search functions: regex  ( / )"
+        aria-label="Search functions by regular expression"
+        spellcheck={false}
+        autocomplete="off"
+        onInput={(e) => change({ search: e.currentTarget.value })}
+        onKeyDown={(e) => {
+          if (e.key === "Escape" && view.search !== "") change({ search: "" });
+          else if (e.key === "Escape" || e.key === "Enter") document.querySelector<HTMLElement>(".flame, [data-row='0']")?.focus();
+          else return;
+          e.preventDefault();
+        }}
+      />
+      <output class={`matched${mask ? "" : " none"}`} data-testid="matched" data-value={value} data-share={model.total > 0 ? value / model.total : 0} title="Share of the total under the matches; a match inside a match counts once">
+        {mask ? <><b>{model.percent(value)}</b> in {formatCount(count)} {count === 1 ? "function" : "functions"}</> : ""}
+      </output>
+      {pattern?.problem && <span class="field-note" role="alert">Searched as plain text: {pattern.problem}</span>}
+    </div>
+  );
+}
+
+const CRUMBS_SHOWN = 4;
+
+/** The way from the root to the zoomed box. */
+function Crumbs({ model, zoom, onZoom }: { model: Model; zoom: string; onZoom(key: string): void }) {
+  const node = useMemo(() => findKey(model.layout, zoom), [model, zoom]);
+  if (node === 0) return null;
+  const path = pathTo(model.layout, node);
+  const ancestors = path.slice(1, -1);
+  const hidden = Math.max(0, ancestors.length - CRUMBS_SHOWN);
+  return (
+    <nav class="crumbs" aria-label="Zoom" data-testid="crumbs">
+      <button type="button" class="crumb-reset" onClick={() => onZoom("")} title="Whole graph (0 or Esc)">total</button>
+      {hidden > 0 && <span class="sep" title={`${hidden} frames between`}>… {hidden} …</span>}
+      {ancestors.slice(hidden).map((at) => (
+        <button type="button" key={at} onClick={() => onZoom(nodeKey(model.layout, at))} title={model.fullName(model.nameOf(at))}>{crumbName(model, at)}</button>
+      ))}
+      <span class="here" aria-current="true" title={model.fullName(model.nameOf(node))}>{model.shortName(model.nameOf(node))}</span>
+      <span class="share" data-testid="zoom-share" data-share={model.layout.total[node]! / model.total}>{model.detail(node)}</span>
+    </nav>
+  );
+}
+
+function crumbName(model: Model, node: number): string {
+  const spelled = model.spellings(model.nameOf(node));
+  return spelled[spelled.length - 1]!;
+}

@@ -1,0 +1,97 @@
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import type { Series } from "../model/api.ts";
+import { formatValue } from "../model/format.ts";
+import { formatRange } from "../model/time.ts";
+
+interface Props {
+  series: Series | null;
+  window: readonly [number, number] | null;
+  dark: boolean;
+  onRange(fromMs: number, untilMs: number): void;
+}
+
+const HEIGHT = 84;
+
+/** The total over time. Dragging over it chooses the time. */
+export function SeriesChart({ series, window: range, dark, onRange }: Props) {
+  const host = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const choose = useRef(onRange);
+  choose.current = onRange;
+  const unit = series?.unit ?? "";
+
+  useEffect(() => {
+    const made = new uPlot(options(host.current!, dark, unit, (a, b) => choose.current(a, b)), [[], []], host.current!);
+    plot.current = made;
+    const watch = new ResizeObserver(() => made.setSize({ width: host.current!.clientWidth, height: HEIGHT }));
+    watch.observe(host.current!);
+    return () => {
+      watch.disconnect();
+      made.destroy();
+    };
+  }, [dark, unit]);
+  useEffect(() => {
+    if (!plot.current || !series || !range) return;
+    plot.current.setData(columns(series, range), false);
+    plot.current.setScale("x", { min: range[0] / 1e3, max: range[1] / 1e3 });
+  }, [series, range, dark, unit]);
+
+  const sum = series?.series.reduce((n, s) => n + s.points.reduce((m, p) => m + p[1], 0), 0) ?? 0;
+  const words = range && series
+    ? `Total over time, ${formatRange(range[0], range[1], Date.now())}: ${formatValue(sum, unit)} in all. Drag to choose a time, or use the time menu.`
+    : "Total over time";
+  return <div class="series" ref={host} role="img" aria-label={words} data-testid="series" data-from={range?.[0]} data-until={range?.[1]} />;
+}
+
+/** One line of sums over all series; steps without a value are gaps of 0. */
+function columns(series: Series, [from, until]: readonly [number, number]): [number[], number[]] {
+  const sums = new Map<number, number>();
+  const step = Math.max(1, series.step_ms);
+  for (const s of series.series) for (const [t, v] of s.points) sums.set(t, (sums.get(t) ?? 0) + v);
+  const times = [...sums.keys()].sort((a, b) => a - b);
+  const first = times[0] ?? from;
+  for (let t = first; t <= until; t += step) if (!sums.has(t)) sums.set(t, 0);
+  for (let t = first - step; t >= from; t -= step) sums.set(t, 0);
+  const all = [...sums.entries()].sort((a, b) => a[0] - b[0]);
+  return [all.map(([t]) => t / 1e3), all.map(([, v]) => v)];
+}
+
+function options(host: HTMLElement, dark: boolean, unit: string, choose: (from: number, until: number) => void): uPlot.Options {
+  const ink = dark ? "#9aa4b0" : "#57606a";
+  const line = dark ? "#6cb2ff" : "#0b5cad";
+  const grid = { stroke: dark ? "#232a33" : "#e8ebef", width: 1 };
+  const font = '11px system-ui, "Liberation Sans", sans-serif';
+  return {
+    width: Math.max(50, host.clientWidth),
+    height: HEIGHT,
+    legend: { show: false },
+    padding: [8, 12, 0, 0],
+    cursor: { drag: { x: true, y: false, setScale: false, dist: 4 }, points: { size: 6 }, y: false },
+    scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] } },
+    axes: [
+      { stroke: ink, grid, ticks: { show: false }, size: 22, gap: 4, font, values: clockTicks },
+      { stroke: ink, grid, ticks: { show: false }, size: 58, gap: 6, font, space: 26, values: (_, at) => at.map((v) => (v === 0 ? "0" : formatValue(v, unit))) },
+    ],
+    series: [{}, { stroke: line, width: 1.25, fill: dark ? "rgb(108 178 255 / 0.18)" : "rgb(11 92 173 / 0.14)", points: { show: false }, paths: uPlot.paths.stepped!({ align: 1 }) }],
+    hooks: {
+      setSelect: [
+        (u) => {
+          if (u.select.width < 4) return;
+          const [a, b] = [u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")];
+          u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          choose(Math.round(a * 1e3), Math.round(b * 1e3));
+        },
+      ],
+    },
+  };
+}
+
+const hm = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const hms = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const dm = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+
+function clockTicks(_: uPlot, at: number[], __: number, ___: number, step: number): string[] {
+  const form = step < 60 ? hms : step < 86400 ? hm : dm;
+  return at.map((t) => form.format(t * 1e3));
+}

@@ -1,0 +1,115 @@
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, fetchSeries, fetchTree, fetchTypes, type ProfileType, type Series } from "../model/api.ts";
+import { Model } from "../model/model.ts";
+import { parseSelector } from "../model/selector.ts";
+import { parseTime, stepFor } from "../model/time.ts";
+import { isLive, readView, writeView, type View } from "../model/view.ts";
+
+/** Changes a view; `push` makes a step that the browser's Back button undoes. */
+export type Change = (part: Partial<View>, push?: boolean) => void;
+
+/** The view in the address bar. */
+export function useView(): [View, Change] {
+  const [view, setView] = useState(() => readView(location.search));
+  const latest = useRef(view);
+  latest.current = view;
+  useEffect(() => {
+    const back = () => setView(readView(location.search));
+    addEventListener("popstate", back);
+    return () => removeEventListener("popstate", back);
+  }, []);
+  const change = useCallback<Change>((part, push = false) => {
+    const next = { ...latest.current, ...part };
+    if (next.view === "flame" || next.view === "icicle") next.dir = next.view;
+    const [now, then] = [writeView(latest.current), writeView(next)];
+    latest.current = next;
+    if (now !== then) history[push ? "pushState" : "replaceState"](null, "", then);
+    setView(next);
+  }, []);
+  return [view, change];
+}
+
+/** What was loaded for a selection. Old answers stay in sight while new ones are on their way. */
+export interface Loaded {
+  readonly types: ProfileType[] | null;
+  readonly model: Model | null;
+  readonly series: Series | null;
+  /** Window of `series` in Unix milliseconds. */
+  readonly window: readonly [number, number] | null;
+  readonly loading: boolean;
+  readonly error: ApiError | Error | null;
+}
+
+const REFRESH_MS = 5000;
+const NOTHING: Loaded = { types: null, model: null, series: null, window: null, loading: true, error: null };
+
+/** Loads types, tree and series of the view, and again every 5 s while it is live and in sight. */
+export function useLoaded(view: View, change: Change): [Loaded, () => void] {
+  const [loaded, setLoaded] = useState<Loaded>(NOTHING);
+  const [round, setRound] = useState(0);
+  const busy = useRef(false);
+  const again = useCallback(() => setRound((r) => r + 1), []);
+  const { type, q, from, until } = view;
+
+  useEffect(() => {
+    const abort = new AbortController();
+    const update = (part: Partial<Loaded>) => abort.signal.aborted || setLoaded((old) => ({ ...old, ...part }));
+    busy.current = true;
+    update({ loading: true });
+    load({ type, q, from, until }, abort.signal, update, change)
+      .catch((e: unknown) => update({ error: e instanceof Error ? e : new Error(String(e)) }))
+      .finally(() => {
+        if (abort.signal.aborted) return;
+        busy.current = false;
+        update({ loading: false });
+      });
+    return () => abort.abort();
+  }, [type, q, from, until, round]);
+
+  useEffect(() => {
+    if (!isLive(view) && !(loaded.error instanceof ApiError && loaded.error.status === 0)) return;
+    const refresh = () => !document.hidden && !busy.current && again();
+    const timer = setInterval(refresh, REFRESH_MS);
+    document.addEventListener("visibilitychange", refresh);
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener("visibilitychange", refresh);
+    };
+  }, [view.from, view.until, loaded.error]);
+  return [loaded, again];
+}
+
+type Selection = Pick<View, "type" | "q" | "from" | "until">;
+
+async function load(s: Selection, signal: AbortSignal, update: (p: Partial<Loaded>) => void, change: Change): Promise<void> {
+  const types = s.type === "" ? await fetchTypes(s) : null;
+  if (types) {
+    update({ types });
+    if (signal.aborted) return;
+    const type = defaultType(types);
+    if (!type) update({ model: null, series: null, error: null });
+    else change({ type: type.id });
+    return;
+  }
+  const now = Date.now();
+  const range = [parseTime(s.from, now), parseTime(s.until, now)] as const;
+  const seriesAnswer = fetchSeries(s, stepFor(range[1] - range[0], 240), signal).catch((e: unknown) => e as Error);
+  const tree = await fetchTree(s, signal);
+  if (signal.aborted) return;
+  update({ model: new Model(tree, serviceHints(s.q)), error: null });
+  const series = await seriesAnswer;
+  if (!(series instanceof Error)) update({ series, window: range });
+  update({ types: await fetchTypes(s) });
+}
+
+function defaultType(types: readonly ProfileType[]): ProfileType | undefined {
+  return types.find((t) => t.sample_type === "cpu") ?? types.find((t) => t.sample_unit === "nanoseconds") ?? types[0];
+}
+
+function serviceHints(q: string): string[] {
+  try {
+    return parseSelector(q).filter((m) => m.name === "service_name" && m.op === "=").map((m) => m.value);
+  } catch {
+    return [];
+  }
+}

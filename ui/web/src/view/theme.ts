@@ -1,0 +1,58 @@
+import { useEffect, useState } from "preact/hooks";
+import type { Theme } from "../flame/index.ts";
+
+export type ThemeChoice = "system" | "light" | "dark";
+
+/** app, dependency, runtime, libc, kernel, unknown, root: told apart under red-green blindness (see test/unit). */
+const HUES: Theme["hues"] = [
+  { hue: 68, chroma: 0.145 },
+  { hue: 252, chroma: 0.115 },
+  { hue: 190, chroma: 0.085 },
+  { hue: 302, chroma: 0.1 },
+  { hue: 8, chroma: 0.12 },
+  { hue: 250, chroma: 0.006 },
+  { hue: 250, chroma: 0.022 },
+];
+
+export const LIGHT: Theme = {
+  dark: false, background: "#ffffff", text: "#1b1f24", match: "#b3206f", matchText: "#ffffff",
+  outline: "#1b1f24", focus: "#0b5cad", hues: HUES, hatched: 5,
+};
+export const DARK: Theme = {
+  dark: true, background: "#0e1116", text: "#f2f4f7", match: "#ff85c8", matchText: "#24000f",
+  outline: "#ffffff", focus: "#7cc0ff", hues: HUES, hatched: 5,
+};
+
+const KEY = "pilotlight.theme";
+
+/** The theme in use and how to choose another; kept in this browser, not in the link. */
+export function useTheme(): [Theme, ThemeChoice, (c: ThemeChoice) => void] {
+  const [choice, setChoice] = useState<ThemeChoice>(stored);
+  const [systemDark, setSystemDark] = useState(() => matchMedia("(prefers-color-scheme: dark)").matches);
+  useEffect(() => {
+    const query = matchMedia("(prefers-color-scheme: dark)");
+    const follow = () => setSystemDark(query.matches);
+    query.addEventListener("change", follow);
+    return () => query.removeEventListener("change", follow);
+  }, []);
+  const dark = choice === "system" ? systemDark : choice === "dark";
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+  const choose = (c: ThemeChoice) => {
+    setChoice(c);
+    try {
+      localStorage.setItem(KEY, c);
+    } catch {
+      // Storage may be forbidden: the choice then lasts as long as the page.
+    }
+  };
+  return [dark ? DARK : LIGHT, choice, choose];
+}
+
+function stored(): ThemeChoice {
+  try {
+    const kept = localStorage.getItem(KEY);
+    return kept === "light" || kept === "dark" ? kept : "system";
+  } catch {
+    return "system";
+  }
+}
