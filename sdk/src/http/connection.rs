@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use super::date;
 use super::head::{self, Head, Refusal};
 use super::{Body, CaptureStream, Options, Request, Response, respond};
 
@@ -159,6 +160,7 @@ impl Connection<'_> {
         for (name, value) in &response.headers {
             text.push_str(&format!("{name}: {value}\r\n"));
         }
+        text.push_str(&format!("Date: {}\r\n", date::now()));
         text.push_str(extra);
         text.push_str(&framing);
         text.push_str("\r\n");
@@ -200,12 +202,9 @@ impl Connection<'_> {
         self.stream.shutdown(Shutdown::Write)?;
         self.stream
             .set_read_timeout(Some(Duration::from_millis(250)))?;
+        let deadline = Instant::now() + Duration::from_secs(1);
         let mut sink = [0; 4096];
-        for _ in 0..64 {
-            if self.stream.read(&mut sink)? == 0 {
-                break;
-            }
-        }
+        while Instant::now() < deadline && self.stream.read(&mut sink)? > 0 {}
         Ok(())
     }
 }

@@ -21,9 +21,10 @@
 //! | `symbol` | addresses to names |
 //! | `stream` | a running capture as a stream of chunks, with gzip keep-alive |
 //! | `query` | Go's rules for query strings and numbers |
-//! | `server`, `connection`, `head` | HTTP/1.1 on plain threads |
+//! | `server`, `connection`, `head`, `date` | HTTP/1.1 on plain threads |
 
 mod connection;
+mod date;
 mod head;
 mod index;
 mod query;
