@@ -1,5 +1,7 @@
 //! The 51 small inputs with google/pprof's verdicts: strict mode must give the same.
 
+#![allow(clippy::unwrap_used, reason = "a test helper may panic")]
+
 mod common;
 
 use std::collections::BTreeMap;
