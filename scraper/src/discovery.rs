@@ -60,7 +60,10 @@ impl FileSource {
 
     /// Files whose present content could not be used.
     pub fn failing(&self) -> usize {
-        self.files.values().filter(|file| file.error.is_some()).count()
+        self.files
+            .values()
+            .filter(|file| file.error.is_some())
+            .count()
     }
 
     /// Looks again; reads what changed, or everything with `force`. Blocks on the file system.
@@ -68,7 +71,8 @@ impl FileSource {
         let mut refresh = Refresh::default();
         let (present, missing) = list(&self.config.files);
         let before = self.files.len();
-        self.files.retain(|path, _| present.contains(path) || missing.contains(path));
+        self.files
+            .retain(|path, _| present.contains(path) || missing.contains(path));
         refresh.changed = self.files.len() != before;
         for path in present {
             let known = self.files.entry(path.clone()).or_default();
@@ -103,7 +107,9 @@ fn take(known: &mut Known, path: &Path, refresh: &mut Refresh) {
             refresh.changed |= groups != known.groups;
             known.groups = groups;
             if known.error.take().is_some() {
-                refresh.news.push(format!("{}: readable again", path.display()));
+                refresh
+                    .news
+                    .push(format!("{}: readable again", path.display()));
             }
         }
         Err(error) => {
@@ -117,13 +123,17 @@ fn take(known: &mut Known, path: &Path, refresh: &mut Refresh) {
 }
 
 fn read(path: &Path) -> Result<Vec<Group>, String> {
-    let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    let size = std::fs::metadata(path)
+        .map_err(|error| error.to_string())?
+        .len();
     if size > MAX_FILE {
         return Err(format!("{size} bytes, more than {MAX_FILE}"));
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let value = parse_yaml(&text)?;
-    let list = value.as_array().ok_or("must be a list of {targets: [...], labels: {...}}")?;
+    let list = value
+        .as_array()
+        .ok_or("must be a list of {targets: [...], labels: {...}}")?;
     let problems = Problems::default();
     let mut groups: Vec<Group> = list
         .iter()
@@ -159,8 +169,14 @@ fn list(patterns: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
             if there { &mut present } else { &mut missing }.push(pattern.clone());
             continue;
         }
-        let folder = pattern.parent().filter(|folder| !folder.as_os_str().is_empty());
-        for entry in std::fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten() {
+        let folder = pattern
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        for entry in std::fs::read_dir(folder.unwrap_or(Path::new(".")))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             if matches(&name, &entry.file_name().to_string_lossy()) {
                 present.push(pattern.with_file_name(entry.file_name()));
             }
@@ -175,9 +191,13 @@ fn list(patterns: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
     let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
     for part in middle {
         match rest.find(part) {
             Some(at) => rest = &rest[at + part.len()..],

@@ -42,7 +42,9 @@ impl Labels {
 
     /// In order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// How many.
@@ -75,7 +77,7 @@ impl Labels {
 
     /// As a JSON object.
     pub fn json(&self) -> serde_json::Value {
-        self.iter().map(|(name, value)| (name, value)).collect()
+        self.iter().collect()
     }
 }
 
@@ -91,7 +93,10 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Labels {
 
 /// Escapes a value for a quoted place in a selector or in Prometheus' text format.
 pub(crate) fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 fn is_identifier(name: &str) -> bool {

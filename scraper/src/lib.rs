@@ -82,7 +82,12 @@ impl Options {
             retry: Retry::default(),
             queue_bytes: 64 << 20,
             limits: Limits::default(),
-            hostname: if hostname.is_empty() { "localhost" } else { hostname }.to_owned(),
+            hostname: if hostname.is_empty() {
+                "localhost"
+            } else {
+                hostname
+            }
+            .to_owned(),
             clock: Arc::new(SystemClock::new()),
             rng: Arc::new(SplitMix::from_entropy()),
             log: Arc::new(|_| {}),
@@ -152,7 +157,8 @@ impl Handle {
     pub fn metrics_text(&self) -> String {
         let mut out = String::new();
         self.board.metrics(&mut out);
-        self.counters.metrics(&mut out, self.shared.pusher.waiting());
+        self.counters
+            .metrics(&mut out, self.shared.pusher.waiting());
         out
     }
 

@@ -33,7 +33,12 @@ pub(crate) async fn run(shared: Arc<Shared>, job: Arc<ScrapeConfig>, state: Arc<
     if let Some(first) = job.first_capture {
         scrape_first(&shared, &job, &state, first).await;
     }
-    let wait = phase::offset(target.identity, shared.seed, target.interval, clock.unix_ns());
+    let wait = phase::offset(
+        target.identity,
+        shared.seed,
+        target.interval,
+        clock.unix_ns(),
+    );
     clock.sleep(wait).await;
     let mut tick = clock.monotonic();
     loop {
@@ -41,7 +46,8 @@ pub(crate) async fn run(shared: Arc<Shared>, job: Arc<ScrapeConfig>, state: Arc<
         tick += target.interval;
         let late = clock.monotonic().saturating_sub(tick);
         if !late.is_zero() {
-            let missed = u32::try_from(late.as_nanos() / target.interval.as_nanos()).unwrap_or(u32::MAX) + 1;
+            let missed =
+                u32::try_from(late.as_nanos() / target.interval.as_nanos()).unwrap_or(u32::MAX) + 1;
             state.missed(u64::from(missed));
             tick += target.interval.saturating_mul(missed);
         }
@@ -58,7 +64,9 @@ async fn scrape_first(shared: &Shared, job: &ScrapeConfig, state: &TargetState, 
     let seconds = first.as_secs().max(1);
     target.profile.seconds = Some(seconds);
     let seconds = seconds.to_string();
-    target.url = target.url.with_path_and_query(target.url.path(), [("seconds", seconds.as_str())]);
+    target.url = target
+        .url
+        .with_path_and_query(target.url.path(), [("seconds", seconds.as_str())]);
     scrape(shared, job, state, &target).await;
 }
 
@@ -91,13 +99,21 @@ async fn scrape(shared: &Shared, job: &ScrapeConfig, state: &TargetState, target
     }
 }
 
-async fn fetch_and_check(shared: &Shared, job: &ScrapeConfig, target: &Target) -> Result<(Bytes, Checked), Failure> {
+async fn fetch_and_check(
+    shared: &Shared,
+    job: &ScrapeConfig,
+    target: &Target,
+) -> Result<(Bytes, Checked), Failure> {
     if let Some(reason) = &target.refused {
         return Err(failure(Cause::Limit, format!("{}: {reason}", target.url)));
     }
     let _capture = reserve(shared, target)?;
     let body = fetch(shared, job, target).await.map_err(|error| {
-        let cause = if matches!(error, Error::TooLarge { .. }) { Cause::Limit } else { Cause::Wire };
+        let cause = if matches!(error, Error::TooLarge { .. }) {
+            Cause::Limit
+        } else {
+            Cause::Wire
+        };
         failure(cause, error.to_string())
     })?;
     let checked = checked(shared, job, &body).await.map_err(|reason| {
@@ -109,14 +125,20 @@ async fn fetch_and_check(shared: &Shared, job: &ScrapeConfig, target: &Target) -
         failure(Cause::NotAProfile, error.to_string())
     })?;
     if job.sample_limit > 0 && checked.samples > job.sample_limit {
-        let text = format!("{}: {} samples, sample_limit is {}", target.url, checked.samples, job.sample_limit);
+        let text = format!(
+            "{}: {} samples, sample_limit is {}",
+            target.url, checked.samples, job.sample_limit
+        );
         return Err(failure(Cause::Limit, text));
     }
     Ok((body, checked))
 }
 
 /// A Go process has one CPU profiler: the second capture would only get an error, so it is not sent.
-fn reserve<'s>(shared: &'s Shared, target: &Target) -> Result<Option<crate::captures::Capture<'s>>, Failure> {
+fn reserve<'s>(
+    shared: &'s Shared,
+    target: &Target,
+) -> Result<Option<crate::captures::Capture<'s>>, Failure> {
     if !target.profile.is_cpu() {
         return Ok(None);
     }
@@ -141,7 +163,9 @@ async fn fetch(shared: &Shared, job: &ScrapeConfig, target: &Target) -> Result<B
         0 => shared.limits.wire_bytes,
         limit => limit.min(shared.limits.wire_bytes),
     };
-    let mut call = Call::get(target.url.clone()).timeout(timeout).max_body(limit);
+    let mut call = Call::get(target.url.clone())
+        .timeout(timeout)
+        .max_body(limit);
     if let Ok(value) = HeaderValue::from_str(&timeout.as_secs_f64().to_string()) {
         call = call.header("x-prometheus-scrape-timeout-seconds", value);
     }
@@ -150,7 +174,7 @@ async fn fetch(shared: &Shared, job: &ScrapeConfig, target: &Target) -> Result<B
 
 async fn checked(shared: &Shared, job: &ScrapeConfig, body: &Bytes) -> Result<Checked, String> {
     let _turn = shared.decoding.acquire().await;
-    let (body, limits, body_limit) = (body.clone(), shared.limits, job.body_size_limit);
+    let (body, limits, body_limit) = (body.clone(), shared.limits.clone(), job.body_size_limit);
     tokio::task::spawn_blocking(move || check(&body, &limits, body_limit))
         .await
         .unwrap_or_else(|error| Err(format!("the check failed: {error}")))

@@ -36,7 +36,12 @@ impl Drop for Running {
 impl Pool {
     pub fn new(job: ScrapeConfig, shared: Arc<Shared>, board: Arc<Board>) -> Self {
         Self {
-            files: job.file_sd_configs.iter().cloned().map(FileSource::new).collect(),
+            files: job
+                .file_sd_configs
+                .iter()
+                .cloned()
+                .map(FileSource::new)
+                .collect(),
             job: Arc::new(job),
             shared,
             board,
@@ -54,7 +59,12 @@ impl Pool {
         }
         let clock = Arc::clone(&self.shared.clock);
         let mut forced = clock.monotonic();
-        let every = self.job.file_sd_configs.iter().map(|files| files.refresh_interval).min();
+        let every = self
+            .job
+            .file_sd_configs
+            .iter()
+            .map(|files| files.refresh_interval)
+            .min();
         loop {
             clock.sleep(LOOK).await;
             let now = clock.monotonic();
@@ -73,12 +83,17 @@ impl Pool {
             (files, found)
         });
         // a panic in there would lose the files: then the job stays as it is
-        let Ok((files, found)) = looked.await else { return self };
+        let Ok((files, found)) = looked.await else {
+            return self;
+        };
         self.files = files;
         for news in found.iter().flat_map(|refresh| &refresh.news) {
             (self.shared.log)(news);
         }
-        if found.iter().any(|refresh| refresh.changed || !refresh.news.is_empty()) {
+        if found
+            .iter()
+            .any(|refresh| refresh.changed || !refresh.news.is_empty())
+        {
             self.sync();
         }
         self
@@ -88,24 +103,36 @@ impl Pool {
     fn sync(&mut self) {
         let (good, bad) = {
             let groups = self.job.static_configs.iter();
-            let groups: Vec<&Group> = groups.chain(self.files.iter().flat_map(FileSource::groups)).collect();
+            let groups: Vec<&Group> = groups
+                .chain(self.files.iter().flat_map(FileSource::groups))
+                .collect();
             targets(&self.job, groups)
         };
         let mut before = std::mem::take(&mut self.loops);
         for target in good {
-            let kept = before.remove(&target.identity).filter(|running| running.state.target == target);
+            let kept = before
+                .remove(&target.identity)
+                .filter(|running| running.state.target == target);
             let running = kept.unwrap_or_else(|| self.start(TargetState::new(target)));
             self.loops.insert(running.state.target.identity, running);
         }
         self.say_rejected(&bad);
-        let active = self.loops.values().map(|running| Arc::clone(&running.state)).collect();
+        let active = self
+            .loops
+            .values()
+            .map(|running| Arc::clone(&running.state))
+            .collect();
         let failing = self.files.iter().map(FileSource::failing).sum();
         self.board.set(&self.job.job_name, active, bad, failing);
     }
 
     fn start(&self, state: TargetState) -> Running {
         let state = Arc::new(state);
-        let task = looping::run(Arc::clone(&self.shared), Arc::clone(&self.job), Arc::clone(&state));
+        let task = looping::run(
+            Arc::clone(&self.shared),
+            Arc::clone(&self.job),
+            Arc::clone(&state),
+        );
         Running {
             state,
             task: tokio::spawn(task),
@@ -115,7 +142,10 @@ impl Pool {
     fn say_rejected(&self, bad: &[Rejected]) {
         for rejected in bad {
             let address = rejected.discovered.get("__address__").unwrap_or_default();
-            (self.shared.log)(&format!("job {:?}, target {address:?} is left out: {}", rejected.job, rejected.reason));
+            (self.shared.log)(&format!(
+                "job {:?}, target {address:?} is left out: {}",
+                rejected.job, rejected.reason
+            ));
         }
     }
 }

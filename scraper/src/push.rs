@@ -117,7 +117,9 @@ impl Pusher {
         }
         self.waiting.bytes.fetch_add(size, Ordering::Relaxed);
         self.waiting.parcels.fetch_add(1, Ordering::Relaxed);
-        let sent = lock(&self.queue).as_ref().is_some_and(|queue| queue.send(parcel).is_ok());
+        let sent = lock(&self.queue)
+            .as_ref()
+            .is_some_and(|queue| queue.send(parcel).is_ok());
         if !sent {
             self.waiting.done(size);
             self.counters.drop_one("shutdown");
@@ -127,7 +129,10 @@ impl Pusher {
     /// Bytes and profiles that wait or are being sent.
     pub fn waiting(&self) -> (u64, u64) {
         let waiting = &self.waiting;
-        (waiting.bytes.load(Ordering::Relaxed), waiting.parcels.load(Ordering::Relaxed))
+        (
+            waiting.bytes.load(Ordering::Relaxed),
+            waiting.parcels.load(Ordering::Relaxed),
+        )
     }
 
     /// Takes nothing more, waits until everything is acknowledged or `limit` is over; the rest is counted as dropped.
@@ -162,7 +167,10 @@ impl Waiting {
     }
 }
 
-async fn send_all(road: Arc<Road>, queue: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Parcel>>>) {
+async fn send_all(
+    road: Arc<Road>,
+    queue: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Parcel>>>,
+) {
     loop {
         let next = queue.lock().await.recv().await;
         let Some(parcel) = next else { return };
@@ -176,17 +184,19 @@ impl Road {
     async fn send(&self, parcel: &Parcel) {
         let result = self
             .retry
-            .run(&*self.clock, &*self.rng, async |failed| {
-                if failed > 0 {
-                    self.counters.retries.fetch_add(1, Ordering::Relaxed);
-                }
-                self.try_once(parcel).await
+            .run(&*self.clock, &*self.rng, |failed| {
+                self.counters
+                    .retries
+                    .fetch_add(u64::from(failed > 0), Ordering::Relaxed);
+                self.try_once(parcel)
             })
             .await;
         match result {
             Ok(()) => {
                 self.counters.pushed.fetch_add(1, Ordering::Relaxed);
-                self.counters.pushed_bytes.fetch_add(parcel.body.len() as u64, Ordering::Relaxed);
+                self.counters
+                    .pushed_bytes
+                    .fetch_add(parcel.body.len() as u64, Ordering::Relaxed);
             }
             Err((reason, error)) => {
                 self.counters.drop_one(reason);
@@ -227,8 +237,13 @@ impl Road {
     }
 
     fn call(&self, parcel: &Parcel) -> Result<Call, Error> {
-        let window = parcel.window.map(|(from, until)| (from.to_string(), until.to_string()));
-        let mut pairs = vec![("series", parcel.series.as_str()), ("name", parcel.name.as_str())];
+        let window = parcel
+            .window
+            .map(|(from, until)| (from.to_string(), until.to_string()));
+        let mut pairs = vec![
+            ("series", parcel.series.as_str()),
+            ("name", parcel.name.as_str()),
+        ];
         if let Some((from, until)) = &window {
             pairs.extend([("from", from.as_str()), ("until", until.as_str())]);
         }
@@ -250,7 +265,9 @@ fn http_octets() -> pilotlight_wire::HeaderValue {
 
 /// Statuses that another try may not meet again.
 fn may_pass(status: StatusCode) -> bool {
-    status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT || status == StatusCode::TOO_MANY_REQUESTS
+    status.is_server_error()
+        || status == StatusCode::REQUEST_TIMEOUT
+        || status == StatusCode::TOO_MANY_REQUESTS
 }
 
 fn retry_after(headers: &pilotlight_wire::HeaderMap) -> Option<Duration> {

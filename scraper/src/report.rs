@@ -94,7 +94,12 @@ impl TargetState {
     }
 
     /// Writes a scrape down; true when the target went from up (or unknown) to down or back.
-    pub(crate) fn record(&self, start_ns: i64, took: Duration, result: Result<(u64, u64), Failure>) -> bool {
+    pub(crate) fn record(
+        &self,
+        start_ns: i64,
+        took: Duration,
+        result: Result<(u64, u64), Failure>,
+    ) -> bool {
         let mut status = lock(&self.status);
         let was_up = status.last.as_ref().map(Result::is_ok);
         status.last_scrape_ns = start_ns;
@@ -165,7 +170,13 @@ struct JobBoard {
 }
 
 impl Board {
-    pub fn set(&self, job: &str, active: Vec<Arc<TargetState>>, rejected: Vec<Rejected>, failing_files: usize) {
+    pub fn set(
+        &self,
+        job: &str,
+        active: Vec<Arc<TargetState>>,
+        rejected: Vec<Rejected>,
+        failing_files: usize,
+    ) {
         let board = JobBoard {
             active,
             rejected,
@@ -176,7 +187,9 @@ impl Board {
 
     pub fn active(&self) -> Vec<Arc<TargetState>> {
         let jobs = lock(&self.jobs);
-        jobs.values().flat_map(|job| job.active.iter().cloned()).collect()
+        jobs.values()
+            .flat_map(|job| job.active.iter().cloned())
+            .collect()
     }
 
     /// `/api/v1/targets` of Prometheus.
@@ -187,7 +200,11 @@ impl Board {
             .flat_map(|job| &job.active)
             .map(|state| active_json(state, hostname))
             .collect();
-        let dropped: Vec<Value> = jobs.values().flat_map(|job| &job.rejected).map(dropped_json).collect();
+        let dropped: Vec<Value> = jobs
+            .values()
+            .flat_map(|job| &job.rejected)
+            .map(dropped_json)
+            .collect();
         let counts: serde_json::Map<String, Value> = jobs
             .iter()
             .map(|(name, job)| (name.clone(), json!(job.rejected.len())))
@@ -201,35 +218,80 @@ impl Board {
     /// One line per target and measure, in Prometheus' text format.
     pub fn metrics(&self, out: &mut String) {
         let states = self.active();
-        let states: Vec<(String, Status)> = states.iter().map(|s| (metric_labels(s), s.status())).collect();
+        let states: Vec<(String, Status)> = states
+            .iter()
+            .map(|s| (metric_labels(s), s.status()))
+            .collect();
         let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Status) -> f64| {
             header(out, name, kind, help);
             for (labels, status) in &states {
                 let _ = writeln!(out, "{name}{{{labels}}} {}", value(status));
             }
         };
-        family("up", "gauge", "1 when the last scrape brought a profile.", &|s| {
-            f64::from(u8::from(matches!(s.last, Some(Ok(())))))
-        });
-        family("scrape_duration_seconds", "gauge", "Of the last scrape, the profile's own seconds included.", &|s| {
-            s.last_duration.as_secs_f64()
-        });
-        family("scrape_body_size_bytes", "gauge", "Of the last profile, as it came.", &|s| s.body_bytes as f64);
-        family("scrape_samples_scraped", "gauge", "Rows of the last profile.", &|s| s.samples as f64);
-        family("pilotlight_scrape_missed_total", "counter", "Ticks that passed while a scrape ran.", &|s| {
-            s.missed as f64
-        });
-        family("pilotlight_scrapes_total", "counter", "Scrapes that brought a profile.", &|s| s.good as f64);
-        header(out, "pilotlight_scrape_failures_total", "counter", "Scrapes that did not, by cause.");
+        family(
+            "up",
+            "gauge",
+            "1 when the last scrape brought a profile.",
+            &|s| f64::from(u8::from(matches!(s.last, Some(Ok(()))))),
+        );
+        family(
+            "scrape_duration_seconds",
+            "gauge",
+            "Of the last scrape, the profile's own seconds included.",
+            &|s| s.last_duration.as_secs_f64(),
+        );
+        family(
+            "scrape_body_size_bytes",
+            "gauge",
+            "Of the last profile, as it came.",
+            &|s| s.body_bytes as f64,
+        );
+        family(
+            "scrape_samples_scraped",
+            "gauge",
+            "Rows of the last profile.",
+            &|s| s.samples as f64,
+        );
+        family(
+            "pilotlight_scrape_missed_total",
+            "counter",
+            "Ticks that passed while a scrape ran.",
+            &|s| s.missed as f64,
+        );
+        family(
+            "pilotlight_scrapes_total",
+            "counter",
+            "Scrapes that brought a profile.",
+            &|s| s.good as f64,
+        );
+        header(
+            out,
+            "pilotlight_scrape_failures_total",
+            "counter",
+            "Scrapes that did not, by cause.",
+        );
         for (labels, status) in &states {
             for (cause, count) in &status.failed {
                 let cause = cause.name();
-                let _ = writeln!(out, "pilotlight_scrape_failures_total{{{labels},cause=\"{cause}\"}} {count}");
+                let _ = writeln!(
+                    out,
+                    "pilotlight_scrape_failures_total{{{labels},cause=\"{cause}\"}} {count}"
+                );
             }
         }
-        header(out, "pilotlight_sd_failing_files", "gauge", "Discovery files that cannot be used as they are.");
+        header(
+            out,
+            "pilotlight_sd_failing_files",
+            "gauge",
+            "Discovery files that cannot be used as they are.",
+        );
         for (name, job) in lock(&self.jobs).iter() {
-            let _ = writeln!(out, "pilotlight_sd_failing_files{{job=\"{}\"}} {}", escape(name), job.failing_files);
+            let _ = writeln!(
+                out,
+                "pilotlight_sd_failing_files{{job=\"{}\"}} {}",
+                escape(name),
+                job.failing_files
+            );
         }
     }
 }
@@ -241,15 +303,53 @@ impl Counters {
             let _ = writeln!(out, "{name} {value}");
         };
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        one("pilotlight_push_profiles_total", "counter", "Acknowledged by the server.", load(&self.pushed));
-        one("pilotlight_push_bytes_total", "counter", "Their bytes.", load(&self.pushed_bytes));
-        one("pilotlight_push_failures_total", "counter", "Failed tries.", load(&self.push_failures));
-        one("pilotlight_push_retries_total", "counter", "Tries after a failed one.", load(&self.retries));
-        one("pilotlight_push_queue_profiles", "gauge", "Waiting or being sent.", waiting);
-        one("pilotlight_push_queue_bytes", "gauge", "Their bytes.", waiting_bytes);
-        header(out, "pilotlight_push_dropped_total", "counter", "Profiles given up, by reason.");
+        one(
+            "pilotlight_push_profiles_total",
+            "counter",
+            "Acknowledged by the server.",
+            load(&self.pushed),
+        );
+        one(
+            "pilotlight_push_bytes_total",
+            "counter",
+            "Their bytes.",
+            load(&self.pushed_bytes),
+        );
+        one(
+            "pilotlight_push_failures_total",
+            "counter",
+            "Failed tries.",
+            load(&self.push_failures),
+        );
+        one(
+            "pilotlight_push_retries_total",
+            "counter",
+            "Tries after a failed one.",
+            load(&self.retries),
+        );
+        one(
+            "pilotlight_push_queue_profiles",
+            "gauge",
+            "Waiting or being sent.",
+            waiting,
+        );
+        one(
+            "pilotlight_push_queue_bytes",
+            "gauge",
+            "Their bytes.",
+            waiting_bytes,
+        );
+        header(
+            out,
+            "pilotlight_push_dropped_total",
+            "counter",
+            "Profiles given up, by reason.",
+        );
         for (reason, count) in self.dropped() {
-            let _ = writeln!(out, "pilotlight_push_dropped_total{{reason=\"{reason}\"}} {count}");
+            let _ = writeln!(
+                out,
+                "pilotlight_push_dropped_total{{reason=\"{reason}\"}} {count}"
+            );
         }
     }
 }
@@ -262,7 +362,11 @@ fn active_json(state: &TargetState, hostname: &str) -> Value {
         Some(Err(failure)) => ("down", failure.text.as_str()),
     };
     let local = matches!(target.url.host(), "localhost" | "127.0.0.1" | "[::1]");
-    let global = if local { target.url.at_host(hostname) } else { target.url.clone() };
+    let global = if local {
+        target.url.at_host(hostname)
+    } else {
+        target.url.clone()
+    };
     json!({
         "discoveredLabels": target.discovered.json(),
         "labels": target.labels.json(),
@@ -289,10 +393,21 @@ fn dropped_json(rejected: &Rejected) -> Value {
 
 fn metric_labels(state: &TargetState) -> String {
     let mut out = format!("profile=\"{}\"", escape(&state.target.profile.name));
-    for (name, value) in state.target.labels.iter().filter(|(name, _)| *name != "profile") {
+    for (name, value) in state
+        .target
+        .labels
+        .iter()
+        .filter(|(name, _)| *name != "profile")
+    {
         let name: String = name
             .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' })
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || c == '_' {
+                    c
+                } else {
+                    '_'
+                }
+            })
             .collect();
         let _ = write!(out, ",{name}=\"{}\"", escape(value));
     }

@@ -66,7 +66,11 @@ pub fn targets<'g>(
     }
     let mut good: Vec<Target> = good.into_values().collect();
     if job.target_limit > 0 && good.len() as u64 > job.target_limit {
-        let reason = format!("target_limit exceeded: {} targets, limit {}", good.len(), job.target_limit);
+        let reason = format!(
+            "target_limit exceeded: {} targets, limit {}",
+            good.len(),
+            job.target_limit
+        );
         for target in &mut good {
             target.refused = Some(reason.clone());
         }
@@ -78,7 +82,12 @@ pub fn targets<'g>(
 ///
 /// # Errors
 /// Bad address, interval or timeout.
-pub fn target(job: &ScrapeConfig, group: &Group, address: &str, profile: &Profile) -> Result<Target, Rejected> {
+pub fn target(
+    job: &ScrapeConfig,
+    group: &Group,
+    address: &str,
+    profile: &Profile,
+) -> Result<Target, Rejected> {
     let discovered = discovered_labels(job, group, address, profile);
     let built = build(job, &discovered, profile);
     built.map_err(|reason| Rejected {
@@ -88,7 +97,12 @@ pub fn target(job: &ScrapeConfig, group: &Group, address: &str, profile: &Profil
     })
 }
 
-fn discovered_labels(job: &ScrapeConfig, group: &Group, address: &str, profile: &Profile) -> Labels {
+fn discovered_labels(
+    job: &ScrapeConfig,
+    group: &Group,
+    address: &str,
+    profile: &Profile,
+) -> Labels {
     let mut labels = Labels::from_iter([("__address__", address)]);
     for (name, value) in group.labels.iter() {
         labels.set_default(name, value);
@@ -110,7 +124,9 @@ fn discovered_labels(job: &ScrapeConfig, group: &Group, address: &str, profile: 
 fn build(job: &ScrapeConfig, discovered: &Labels, profile: &Profile) -> Result<Target, String> {
     let address = discovered.get("__address__").ok_or("no address")?;
     if address.contains('/') {
-        return Err(format!("{address:?} is not an address; write host:port, without http:// and path"));
+        return Err(format!(
+            "{address:?} is not an address; write host:port, without http:// and path"
+        ));
     }
     let (interval, timeout) = times(discovered)?;
     let scheme = discovered.get("__scheme__").unwrap_or("http");
@@ -118,9 +134,11 @@ fn build(job: &ScrapeConfig, discovered: &Labels, profile: &Profile) -> Result<T
     let base = Url::parse(&format!("{scheme}://{address}/")).map_err(|error| error.to_string())?;
     let profile = profile_within(profile, path, interval);
     let params = params(job, discovered, profile.seconds);
-    let pairs = params
-        .iter()
-        .flat_map(|(name, values)| values.iter().map(move |value| (name.as_str(), value.as_str())));
+    let pairs = params.iter().flat_map(|(name, values)| {
+        values
+            .iter()
+            .map(move |value| (name.as_str(), value.as_str()))
+    });
     let url = base.with_path_and_query(path, pairs);
     let labels = series_labels(discovered, address, &job.job_name);
     Ok(Target {
@@ -148,7 +166,9 @@ fn times(labels: &Labels) -> Result<(Duration, Duration), String> {
     let interval = read("__scrape_interval__")?;
     let timeout = read("__scrape_timeout__")?;
     if timeout > interval {
-        return Err(format!("__scrape_timeout__ ({timeout:?}) is longer than __scrape_interval__ ({interval:?})"));
+        return Err(format!(
+            "__scrape_timeout__ ({timeout:?}) is longer than __scrape_interval__ ({interval:?})"
+        ));
     }
     Ok((interval, timeout))
 }
@@ -171,7 +191,11 @@ fn profile_within(profile: &Profile, path: &str, interval: Duration) -> Profile 
 }
 
 /// A fresh map for every target: `seconds` stands in it once, and only where this profile wants it.
-fn params(job: &ScrapeConfig, labels: &Labels, seconds: Option<u64>) -> BTreeMap<String, Vec<String>> {
+fn params(
+    job: &ScrapeConfig,
+    labels: &Labels,
+    seconds: Option<u64>,
+) -> BTreeMap<String, Vec<String>> {
     let mut params = job.params.clone();
     for (name, value) in labels.iter() {
         if let Some(name) = name.strip_prefix("__param_") {
@@ -200,14 +224,24 @@ fn series_labels(discovered: &Labels, address: &str, job: &str) -> Labels {
 fn over_limit(job: &ScrapeConfig, labels: &Labels) -> Option<String> {
     let over = |limit: u64, size: usize| limit > 0 && size as u64 > limit;
     if over(job.label_limit, labels.len()) {
-        return Some(format!("label_limit exceeded: {} labels, limit {}", labels.len(), job.label_limit));
+        return Some(format!(
+            "label_limit exceeded: {} labels, limit {}",
+            labels.len(),
+            job.label_limit
+        ));
     }
     for (name, value) in labels.iter() {
         if over(job.label_name_length_limit, name.len()) {
-            return Some(format!("label_name_length_limit exceeded by {name:?}: {} bytes", name.len()));
+            return Some(format!(
+                "label_name_length_limit exceeded by {name:?}: {} bytes",
+                name.len()
+            ));
         }
         if over(job.label_value_length_limit, value.len()) {
-            return Some(format!("label_value_length_limit exceeded by {name:?}: {} bytes", value.len()));
+            return Some(format!(
+                "label_value_length_limit exceeded by {name:?}: {} bytes",
+                value.len()
+            ));
         }
     }
     None

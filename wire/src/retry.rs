@@ -52,11 +52,11 @@ impl Retry {
     ///
     /// # Errors
     /// The error of the last try.
-    pub async fn run<T, E>(
+    pub async fn run<T, E, F: Future<Output = Attempt<T, E>>>(
         &self,
         clock: &dyn Clock,
         rng: &dyn Rng,
-        mut attempt: impl AsyncFnMut(u32) -> Attempt<T, E>,
+        mut attempt: impl FnMut(u32) -> F,
     ) -> Result<T, E> {
         let mut failed = 0;
         loop {
@@ -112,7 +112,7 @@ mod tests {
         let clock = Recorded::default();
         let rng = SplitMix::new(1);
         let result: Result<(), u32> = retry()
-            .run(&clock, &rng, async |n| Attempt::Again(n, None))
+            .run(&clock, &rng, |n| async move { Attempt::Again(n, None) })
             .await;
         assert_eq!(result, Err(5));
         let pauses = clock.0.lock().unwrap().clone();
@@ -129,7 +129,7 @@ mod tests {
         let rng = SplitMix::new(1);
         let wish = Duration::from_secs(3);
         let result: Result<u32, ()> = retry()
-            .run(&clock, &rng, async |n| {
+            .run(&clock, &rng, |n| async move {
                 if n < 1 {
                     Attempt::Again((), Some(wish))
                 } else {
@@ -139,7 +139,9 @@ mod tests {
             .await;
         assert_eq!(result, Ok(1));
         assert_eq!(*clock.0.lock().unwrap(), [wish]);
-        let result: Result<(), u32> = retry().run(&clock, &rng, async |n| Attempt::Fatal(n)).await;
+        let result: Result<(), u32> = retry()
+            .run(&clock, &rng, |n| async move { Attempt::Fatal(n) })
+            .await;
         assert_eq!(result, Err(0));
     }
 

@@ -1,4 +1,5 @@
 //! The client against listeners that behave badly.
+#![allow(clippy::unwrap_used)] // helpers outside #[test] functions
 
 use pilotlight_wire::{Call, Client, Error, Stage, StatusCode, Url};
 use std::time::Duration;

@@ -29,7 +29,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
         let number: u64 = rest[..digits].parse().map_err(|_| bad())?;
         rest = &rest[digits..];
-        let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let letters = rest
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(rest.len());
         let found = UNITS.iter().position(|(name, _)| *name == &rest[..letters]);
         let index = found.filter(|index| *index >= next_unit).ok_or_else(bad)?;
         next_unit = index + 1;
@@ -37,7 +39,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         total = total.checked_add(part).ok_or_else(bad)?;
         rest = &rest[letters..];
     }
-    if next_unit == 0 { Err(bad()) } else { Ok(Duration::from_millis(total)) }
+    if next_unit == 0 {
+        Err(bad())
+    } else {
+        Ok(Duration::from_millis(total))
+    }
 }
 
 /// Writes a duration the same way.
@@ -64,7 +70,13 @@ mod tests {
 
     #[test]
     fn prometheus_durations_are_read_and_written_back() {
-        for (text, millis) in [("15s", 15_000), ("1m30s", 90_000), ("1h", 3_600_000), ("100ms", 100), ("1d", 86_400_000)] {
+        for (text, millis) in [
+            ("15s", 15_000),
+            ("1m30s", 90_000),
+            ("1h", 3_600_000),
+            ("100ms", 100),
+            ("1d", 86_400_000),
+        ] {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)));
             assert_eq!(format_duration(Duration::from_millis(millis)), text);
         }
@@ -73,7 +85,18 @@ mod tests {
 
     #[test]
     fn wrong_order_missing_unit_and_overflow_are_refused() {
-        for text in ["", "10", "s", "1s1m", "1.5s", "-1s", "1s ", "99999999999999999999s", "999999999999999y", "1é"] {
+        for text in [
+            "",
+            "10",
+            "s",
+            "1s1m",
+            "1.5s",
+            "-1s",
+            "1s ",
+            "99999999999999999999s",
+            "999999999999999y",
+            "1é",
+        ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

@@ -179,7 +179,10 @@ pub(super) fn read_job(
     }
     let (scrape_interval, scrape_timeout) = read_times(&mut job, defaults);
     if job.text("scheme").is_some_and(|scheme| scheme != "http") {
-        job.problem("scheme", "only http is supported, TLS comes with a later version");
+        job.problem(
+            "scheme",
+            "only http is supported, TLS comes with a later version",
+        );
     }
     if job.text("metrics_path").is_some() {
         warnings.push(format!(
@@ -245,7 +248,8 @@ fn read_params(job: &mut Section) -> BTreeMap<String, Vec<String>> {
             );
         }
         if name == "debug" && values.iter().any(|value| value != "0") {
-            job.problems().add(&place, "asks for text, which is not a profile; remove it");
+            job.problems()
+                .add(&place, "asks for text, which is not a profile; remove it");
         }
         params.insert(name.to_owned(), values);
     }
@@ -297,12 +301,21 @@ fn read_file_sd(job: &mut Section, folder: &Path) -> Vec<FileSd> {
 
 fn check_pattern(section: &Section, file: &str) {
     let path = Path::new(file);
-    if !matches!(path.extension().and_then(|e| e.to_str()), Some("yml" | "yaml" | "json")) {
-        section.problem("files", format!("{file:?} must end in .yml, .yaml or .json"));
+    if !matches!(
+        path.extension().and_then(|e| e.to_str()),
+        Some("yml" | "yaml" | "json")
+    ) {
+        section.problem(
+            "files",
+            format!("{file:?} must end in .yml, .yaml or .json"),
+        );
     }
     let parent = path.parent().unwrap_or(Path::new("")).to_string_lossy();
     if parent.contains('*') {
-        section.problem("files", format!("{file:?}: * may only stand in the last part"));
+        section.problem(
+            "files",
+            format!("{file:?}: * may only stand in the last part"),
+        );
     }
 }
 
@@ -311,7 +324,11 @@ fn read_profiling(job: &mut Section, interval: Duration) -> Vec<Profile> {
     let Some(value) = job.value("profiling_config") else {
         return profiles;
     };
-    let mut section = Section::new(format!("{}.profiling_config", job.place()), value, job.problems());
+    let mut section = Section::new(
+        format!("{}.profiling_config", job.place()),
+        value,
+        job.problems(),
+    );
     for (name, place, value) in section.entries("pprof_config") {
         profiles.retain(|profile| profile.name != name);
         let entry = Section::new(place, value, job.problems());
@@ -323,7 +340,10 @@ fn read_profiling(job: &mut Section, interval: Duration) -> Vec<Profile> {
     }
     section.finish(|_| None);
     if profiles.is_empty() {
-        job.problem("profiling_config", "turns every profile off; enable one or remove the job");
+        job.problem(
+            "profiling_config",
+            "turns every profile off; enable one or remove the job",
+        );
     }
     profiles
 }
@@ -331,7 +351,9 @@ fn read_profiling(job: &mut Section, interval: Duration) -> Vec<Profile> {
 fn read_profile(name: &str, mut entry: Section, interval: Duration) -> Option<Profile> {
     let known = KNOWN_PROFILES.iter().find(|(known, _)| *known == name);
     let enabled = entry.truth("enabled").unwrap_or(true);
-    let path = entry.text("path").or(known.map(|(_, path)| (*path).to_owned()));
+    let path = entry
+        .text("path")
+        .or(known.map(|(_, path)| (*path).to_owned()));
     let delta = entry.truth("delta");
     let asked = entry.number("seconds");
     let seconds = check_seconds(name == "process_cpu", delta, asked, interval, &entry);
@@ -341,7 +363,8 @@ fn read_profile(name: &str, mut entry: Section, interval: Duration) -> Option<Pr
     });
     check_path(&path, &entry);
     entry.finish(|key| {
-        (key == "keep_sample_type").then(|| "not supported yet; all sample types are kept, remove it".to_owned())
+        (key == "keep_sample_type")
+            .then(|| "not supported yet; all sample types are kept, remove it".to_owned())
     });
     enabled.then(|| Profile {
         name: name.to_owned(),
@@ -361,17 +384,26 @@ fn check_seconds(
         entry.problem("seconds", format!("must be from 1 to {MAX_SECONDS}"));
     }
     if asked.is_some_and(|asked| Duration::from_secs(asked) > interval) {
-        let text = format!("is longer than scrape_interval ({})", format_duration(interval));
+        let text = format!(
+            "is longer than scrape_interval ({})",
+            format_duration(interval)
+        );
         entry.problem("seconds", text);
     }
     if cpu {
         if delta == Some(false) {
-            entry.problem("delta", "a CPU profile always covers its own seconds; remove it");
+            entry.problem(
+                "delta",
+                "a CPU profile always covers its own seconds; remove it",
+            );
         }
         return Some(asked.unwrap_or_else(|| cpu_seconds(interval)));
     }
     if asked.is_some() && delta != Some(true) {
-        entry.problem("seconds", "asks for a difference; add delta: true, or remove it");
+        entry.problem(
+            "seconds",
+            "asks for a difference; add delta: true, or remove it",
+        );
     }
     (delta == Some(true)).then(|| asked.unwrap_or_else(|| cpu_seconds(interval)))
 }
@@ -385,26 +417,41 @@ fn check_path(path: &str, entry: &Section) {
     }
     let last = path.rsplit('/').next().unwrap_or_default();
     if matches!(last, "trace" | "cmdline" | "symbol") {
-        entry.problem("path", format!("{path:?} does not answer with a pprof profile; remove it"));
+        entry.problem(
+            "path",
+            format!("{path:?} does not answer with a pprof profile; remove it"),
+        );
     }
 }
 
 fn later_job(key: &str) -> Option<String> {
     if key.ends_with("_sd_configs") {
-        return Some("this kind of discovery is not supported yet; write its targets to file_sd_configs".to_owned());
+        return Some(
+            "this kind of discovery is not supported yet; write its targets to file_sd_configs"
+                .to_owned(),
+        );
     }
     let text = match key {
-        "relabel_configs" => "relabelling of targets is not supported yet; set labels in static_configs",
+        "relabel_configs" => {
+            "relabelling of targets is not supported yet; set labels in static_configs"
+        }
         "metric_relabel_configs" => "relabelling of series is not supported yet; remove it",
         "basic_auth" | "authorization" | "oauth2" | "tls_config" | "http_headers" => {
             "authentication and TLS are not supported yet; scrape over loopback or a trusted network"
         }
-        "proxy_url" | "no_proxy" | "proxy_from_environment" | "proxy_connect_header" => "proxies are not supported yet",
-        "external_labels" | "honor_labels" | "honor_timestamps" | "follow_redirects"
-        | "enable_http2" | "keep_dropped_targets" | "scrape_protocols"
-        | "evaluation_interval" | "track_timestamps_staleness" | "enable_compression" => {
-            "Prometheus' key, not supported yet; remove it here"
+        "proxy_url" | "no_proxy" | "proxy_from_environment" | "proxy_connect_header" => {
+            "proxies are not supported yet"
         }
+        "external_labels"
+        | "honor_labels"
+        | "honor_timestamps"
+        | "follow_redirects"
+        | "enable_http2"
+        | "keep_dropped_targets"
+        | "scrape_protocols"
+        | "evaluation_interval"
+        | "track_timestamps_staleness"
+        | "enable_compression" => "Prometheus' key, not supported yet; remove it here",
         _ => return None,
     };
     Some(text.to_owned())

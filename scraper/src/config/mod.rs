@@ -9,8 +9,8 @@ mod reader;
 mod size;
 
 pub use duration::{format_duration, parse_duration};
-pub use jobs::{FileSd, Group, Profile, ScrapeConfig};
 pub(crate) use jobs::read_group;
+pub use jobs::{FileSd, Group, Profile, ScrapeConfig};
 pub(crate) use reader::Problems;
 use reader::Section;
 use serde_json::Value;
@@ -107,10 +107,16 @@ fn read_file(value: &Value, folder: &Path, others: &[&'static str], problems: &P
         })
         .collect();
     for (index, job) in scrape_configs.iter().enumerate() {
-        if scrape_configs[..index].iter().any(|other| other.job_name == job.job_name) {
+        if scrape_configs[..index]
+            .iter()
+            .any(|other| other.job_name == job.job_name)
+        {
             problems.add(
                 &format!("scrape_configs[{index}].job_name"),
-                format!("{:?} stands twice; every job needs its own name", job.job_name),
+                format!(
+                    "{:?} stands twice; every job needs its own name",
+                    job.job_name
+                ),
             );
         }
     }
@@ -125,8 +131,16 @@ fn read_file(value: &Value, folder: &Path, others: &[&'static str], problems: &P
 fn later_top(key: &str) -> Option<String> {
     let known = matches!(
         key,
-        "rule_files" | "scrape_config_files" | "alerting" | "remote_write" | "remote_read" | "storage" | "tracing"
-            | "otlp" | "runtime" | "object_storage"
+        "rule_files"
+            | "scrape_config_files"
+            | "alerting"
+            | "remote_write"
+            | "remote_read"
+            | "storage"
+            | "tracing"
+            | "otlp"
+            | "runtime"
+            | "object_storage"
     );
     known.then(|| "Prometheus' key, not supported yet; remove it here".to_owned())
 }

@@ -14,7 +14,9 @@ impl Problems {
     /// Adds `place: text`.
     pub fn add(&self, place: &str, text: impl AsRef<str>) {
         let separator = if place.is_empty() { "" } else { ": " };
-        self.0.borrow_mut().push(format!("{place}{separator}{}", text.as_ref()));
+        self.0
+            .borrow_mut()
+            .push(format!("{place}{separator}{}", text.as_ref()));
     }
 
     /// All of them.
@@ -123,7 +125,9 @@ impl<'a> Section<'a> {
 
     /// The elements of a list with their places.
     pub fn list(&mut self, key: &'static str) -> Vec<(String, &'a Value)> {
-        let Some(value) = self.value(key) else { return Vec::new() };
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
         let Some(list) = value.as_array() else {
             self.problem(key, format!("must be a list, not {}", kind(value)));
             return Vec::new();
@@ -143,7 +147,9 @@ impl<'a> Section<'a> {
 
     /// The entries of a mapping with their places.
     pub fn entries(&mut self, key: &'static str) -> Vec<(&'a str, String, &'a Value)> {
-        let Some(value) = self.value(key) else { return Vec::new() };
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
         let Some(map) = value.as_object() else {
             self.problem(key, format!("must be a mapping, not {}", kind(value)));
             return Vec::new();

@@ -21,7 +21,11 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let number: f64 = number.parse().map_err(|_| bad())?;
     let bytes = number * (1_u64 << shift) as f64;
     // beyond 2^53 a double no longer counts single bytes
-    if bytes > 9e15 { Err(bad()) } else { Ok(bytes as u64) }
+    if bytes > 9e15 {
+        Err(bad())
+    } else {
+        Ok(bytes as u64)
+    }
 }
 
 #[cfg(test)]
@@ -33,7 +37,16 @@ mod tests {
         assert_eq!(parse_size("64MB"), Ok(64 << 20));
         assert_eq!(parse_size("1.5KiB"), Ok(1536));
         assert_eq!(parse_size("0"), Ok(0));
-        for text in ["", "MB", "10 MB", "-1", "1e3", "10XB", "99999999TB", "1.2.3"] {
+        for text in [
+            "",
+            "MB",
+            "10 MB",
+            "-1",
+            "1e3",
+            "10XB",
+            "99999999TB",
+            "1.2.3",
+        ] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }
