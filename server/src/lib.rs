@@ -1,1 +1,51 @@
-//! Ingest, storage, query and API of profiles.
+//! Ingest, storage, query and HTTP API of profiles.
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), pilotlight_server::Error> {
+//! use pilotlight_server::{Config, Server};
+//!
+//! let running = Server::start(Config::new("pilotlight-data")).await?;
+//! println!("http://{}", running.local_addr());
+//! running.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Who is responsible for what
+//!
+//! This crate:
+//! - acknowledges a push only after the segment that holds it is durable, and counts a retry once;
+//! - answers from every segment that it can read, and names those that it cannot;
+//! - keeps nothing that the segment files do not say: the index may be deleted at any time;
+//! - bounds what a request may take: bytes, ratio, elements, nodes, regexes.
+//!
+//! The caller:
+//! - decides where to listen (loopback unless [`Config::allow_public`] is set; there are no tokens
+//!   yet) and where data lives;
+//! - adds its own routes ([`Config::extra_router`]) and the scraper's targets.
+//!
+//! # Map
+//!
+//! [`Server`] wires the parts together. `api` has one file an endpoint; `ingest` takes a decoded
+//! profile into the open segment and commits groups of them; `segment` is the file format;
+//! `store` holds files, their list, the rebuildable index, recovery, merging and retention;
+//! `query` goes from a selection to trees, tables, lines and pprof.
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod config;
+mod env;
+mod hash;
+mod ingest;
+mod metrics;
+mod query;
+pub mod segment;
+mod server;
+mod store;
+
+pub use config::{Config, Error};
+pub use env::{Env, SystemEnv};
+pub use server::{Running, Server};
+pub use store::disk::{Disk, LocalDisk};
+pub use store::maintain::Maintenance;

@@ -1,3 +1,0 @@
-module pilotlight.example/conformance
-
-go 1.22

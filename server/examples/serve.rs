@@ -1,0 +1,24 @@
+//! A bare server for tests and measurements: `serve DATA_DIR [--listen ADDR] [--rebuild-index]`.
+//! Prints its address, runs until killed.
+
+use pilotlight_server::{Config, Server};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let mut config = Config::new(args.next().ok_or("usage: serve DATA_DIR [--listen ADDR]")?);
+    config.listen = ([127, 0, 0, 1], 0).into();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--listen" => {
+                config.listen = args.next().ok_or("--listen wants an address")?.parse()?
+            }
+            "--rebuild-index" => config.rebuild_index = true,
+            other => return Err(format!("unknown argument {other}").into()),
+        }
+    }
+    let running = Server::start(config).await?;
+    println!("{}", running.local_addr());
+    std::future::pending::<()>().await;
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The HTTP API: one file an endpoint, and what they share.
+
+mod error;
+mod guard;
+mod params;
+mod push;
+mod read;
+mod status;
+mod tree;
+mod ui;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+use pilotlight_profile::Limits;
+use tokio::sync::Semaphore;
+
+use crate::config::Provider;
+use crate::env::Env;
+use crate::ingest::writer::Writer;
+use crate::query::engine::Engine;
+use crate::store::recover::Progress;
+
+pub use error::ApiError;
+
+/// What the endpoints work on.
+pub struct App {
+    /// Reads.
+    pub engine: Engine,
+    /// Writes.
+    pub writer: Arc<Writer>,
+    /// How far the start is.
+    pub progress: Progress,
+    /// Time.
+    pub env: Arc<dyn Env>,
+    /// Of pushed profiles.
+    pub limits: Limits,
+    /// KiB that pushes may hold together.
+    pub budget: Arc<Semaphore>,
+    /// All of them.
+    pub budget_kib: u32,
+    /// Profiles decoded at a time.
+    pub decoders: Arc<Semaphore>,
+    /// Queries run at a time.
+    pub queries: Arc<Semaphore>,
+    /// See `Config`.
+    pub targets: Option<Provider>,
+    /// See `Config`.
+    pub extra_metrics: Option<Provider>,
+    /// Whether requests must name a loopback host.
+    pub guard_host: bool,
+}
+
+/// All routes.
+pub fn router(app: Arc<App>, extra: Option<Router>) -> Router {
+    let api = Router::new()
+        .route("/api/v1/push", post(push::push))
+        .route("/api/v1/types", get(read::types))
+        .route("/api/v1/labels", get(read::label_names))
+        .route("/api/v1/labels/{name}/values", get(read::label_values))
+        .route("/api/v1/tree", get(tree::binary))
+        .route("/api/v1/tree.json", get(tree::json))
+        .route("/api/v1/top", get(tree::top))
+        .route("/api/v1/series", get(read::series))
+        .route("/api/v1/pprof", get(read::pprof))
+        .route("/api/v1/targets", get(status::targets))
+        .route("/api/v1/status", get(status::status))
+        .route(
+            "/api/{*path}",
+            get(error::no_such_endpoint).post(error::no_such_endpoint),
+        )
+        .route("/metrics", get(status::metrics))
+        .route("/ready", get(status::ready))
+        .fallback(ui::asset)
+        .method_not_allowed_fallback(error::wrong_method)
+        .with_state(app.clone());
+    let all = match extra {
+        Some(extra) => api.merge(extra),
+        None => api,
+    };
+    all.layer(axum::middleware::from_fn_with_state(app, guard::check))
+}

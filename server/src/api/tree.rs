@@ -1,0 +1,190 @@
+//! Flame graph and table of functions.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use super::params::Params;
+use super::read::unit;
+use super::{ApiError, App};
+use crate::query::engine::{Cancel, Coverage, QueryError, Selection};
+use crate::query::merge::{NameTree, sums};
+use crate::query::tree::Tree;
+
+/// Nodes of a tree where the request does not say; a browser draws so many.
+const DEFAULT_NODES: usize = 1_000_000;
+const MOST_NODES: usize = 4_000_000;
+
+/// Tells the query when the client has gone: axum drops the handler then.
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Runs a query on a thread where it may block; as many at a time as there are cores.
+pub async fn run<T: Send + 'static>(
+    app: &Arc<App>,
+    work: impl FnOnce(&App, &Cancel) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let cancel = CancelOnDrop(Cancel::default());
+    let flag = cancel.0.clone();
+    let permit = app.queries.clone().acquire_owned().await;
+    let app = app.clone();
+    let joined = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let started = Instant::now();
+        let result = work(&app, &flag);
+        app.engine.metrics.queries.fetch_add(1, Relaxed);
+        app.engine
+            .metrics
+            .query_micros
+            .fetch_add(started.elapsed().as_micros() as u64, Relaxed);
+        result
+    });
+    let result = joined.await;
+    drop(cancel);
+    result.unwrap_or_else(|error| {
+        Err(ApiError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("the query failed inside the server ({error}); please report it"),
+        ))
+    })
+}
+
+fn merged(
+    app: &App,
+    selection: &Selection,
+    cancel: &Cancel,
+) -> Result<(NameTree, Coverage), QueryError> {
+    let mut tree = NameTree::default();
+    let coverage = app.engine.walk_parts(selection, cancel, |_, part, rows| {
+        tree.add(&part.symbols, &sums(part, rows))
+    })?;
+    Ok((tree, coverage))
+}
+
+fn build(app: &App, params: &Params, cancel: &Cancel) -> Result<(Value, Tree), ApiError> {
+    let max_nodes = params.number("max_nodes", 1, MOST_NODES, DEFAULT_NODES)?;
+    let selection = params.selection(app)?;
+    let (names, coverage) = merged(app, &selection, cancel)?;
+    let tree = names.finish(max_nodes);
+    let meta = json!({
+        "type": selection.type_id,
+        "unit": unit(&selection.type_id),
+        "from_ms": selection.from_ns / 1_000_000,
+        "until_ms": selection.until_ns / 1_000_000,
+        "total": tree.total,
+        "profiles": coverage.profiles,
+        "samples": coverage.samples,
+        "partial": coverage.partial,
+        "problems": coverage.problems,
+        "unknown": names.unknown,
+        "truncated": names.truncated,
+        "cut_nodes": tree.cut_nodes,
+        "cut_value": tree.cut_value,
+    });
+    Ok((meta, tree))
+}
+
+/// `GET /api/v1/tree`.
+pub async fn binary(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, ApiError> {
+    let gzip = accepts_gzip(&headers);
+    run(&app, move |app, cancel| {
+        let (meta, tree) = build(app, &params, cancel)?;
+        let bytes = tree.to_bytes(meta.to_string().as_bytes());
+        let (bytes, zipped) = if gzip {
+            (zip(&bytes), true)
+        } else {
+            (bytes, false)
+        };
+        let mut response = bytes.into_response();
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/vnd.pilotlight.tree"),
+        );
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+        if zipped {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        Ok(response)
+    })
+    .await
+}
+
+/// `GET /api/v1/tree.json`.
+pub async fn json(State(app): State<Arc<App>>, params: Params) -> Result<Json<Value>, ApiError> {
+    run(&app, move |app, cancel| {
+        let (meta, tree) = build(app, &params, cancel)?;
+        Ok(Json(json!({
+            "meta": meta,
+            "names": tree.names,
+            "depth": tree.depth,
+            "name": tree.name,
+            "self": tree.self_value,
+        })))
+    })
+    .await
+}
+
+/// `GET /api/v1/top`.
+pub async fn top(State(app): State<Arc<App>>, params: Params) -> Result<Json<Value>, ApiError> {
+    run(&app, move |app, cancel| {
+        let limit = params.number("limit", 1, usize::MAX, usize::MAX)?;
+        let selection = params.selection(app)?;
+        let (names, coverage) = merged(app, &selection, cancel)?;
+        let mut rows = names.top();
+        let functions = rows.len();
+        rows.truncate(limit);
+        Ok(Json(json!({
+            "type": selection.type_id,
+            "total": names.total(),
+            "unit": unit(&selection.type_id),
+            "functions": functions,
+            "rows": rows,
+            "profiles": coverage.profiles,
+            "samples": coverage.samples,
+            "unknown": names.unknown,
+            "truncated": names.truncated,
+            "partial": coverage.partial,
+            "problems": coverage.problems,
+        })))
+    })
+    .await
+}
+
+/// Whether the client takes gzip.
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter();
+    let mut codings = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|v| v.split(','));
+    codings.any(|coding| {
+        let mut words = coding.split(';').map(str::trim);
+        let name = words.next().unwrap_or_default();
+        let refused = words.any(|word| word == "q=0" || word == "q=0.0");
+        (name.eq_ignore_ascii_case("gzip") || name == "*") && !refused
+    })
+}
+
+/// Level 1: the bytes are small integers; more effort costs more than a local network does.
+fn zip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    // Writing to memory does not fail.
+    let _ = encoder.write_all(bytes);
+    encoder.finish().unwrap_or_default()
+}

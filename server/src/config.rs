@@ -1,0 +1,108 @@
+//! Settings of a server, and why one does not start.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pilotlight_profile::Limits;
+
+use crate::env::{Env, SystemEnv};
+use crate::store::disk::Disk;
+use crate::store::maintain::Maintenance;
+
+/// Text made at each request, e.g. by the scraper.
+pub type Provider = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Settings of a server. [`Config::new`] gives the defaults.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// Address to listen on; port 0 takes a free one. Default 127.0.0.1:4040.
+    pub listen: SocketAddr,
+    /// Folder of all data. One server at a time.
+    pub data_dir: PathBuf,
+    /// Allows an address that other machines reach. There is no authentication yet.
+    pub allow_public: bool,
+    /// Sets the index aside and builds it from the segments.
+    pub rebuild_index: bool,
+    /// Routes added to the server's own, e.g. `/debug/pprof`.
+    pub extra_router: Option<axum::Router>,
+    /// Body of `/api/v1/targets`: Prometheus' JSON.
+    pub targets: Option<Provider>,
+    /// Prometheus text appended to `/metrics`.
+    pub extra_metrics: Option<Provider>,
+    /// What a pushed profile may hold.
+    pub limits: Limits,
+    /// How long the first push of a segment waits for others. Default 10 ms, at most 500 ms.
+    pub linger: Duration,
+    /// Bytes of bodies and open segment held at a time; above that pushes wait, then get 429.
+    pub head_bytes: usize,
+    /// Bytes of decoded segments kept for queries.
+    pub cache_bytes: usize,
+    /// Identities of pushes remembered, so that a retry is counted once.
+    pub remembered_pushes: usize,
+    /// Merging and retention; `None` switches both off.
+    pub maintenance: Option<Maintenance>,
+    /// Clock and randomness.
+    pub env: Arc<dyn Env>,
+    /// Files; `None` = the folder `data_dir`.
+    pub disk: Option<Arc<dyn Disk>>,
+}
+
+impl Config {
+    /// Defaults, with data in `data_dir`.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            listen: (Ipv4Addr::LOCALHOST, 4040).into(),
+            data_dir: data_dir.into(),
+            allow_public: false,
+            rebuild_index: false,
+            extra_router: None,
+            targets: None,
+            extra_metrics: None,
+            limits: Limits::default(),
+            linger: Duration::from_millis(10),
+            head_bytes: 64 << 20,
+            cache_bytes: 64 << 20,
+            remembered_pushes: 500_000,
+            maintenance: Some(Maintenance::default()),
+            env: Arc::new(SystemEnv),
+            disk: None,
+        }
+    }
+}
+
+/// Why the server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address is open to other machines.
+    #[error(
+        "{0} can be reached from other machines, and this version has no authentication: listen on \
+         127.0.0.1, or allow it expressly (allow_public) behind a proxy or firewall of yours"
+    )]
+    PublicAddress(SocketAddr),
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}: {cause}; choose another address or stop what uses it")]
+    Listen {
+        /// Address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The data folder cannot be used.
+    #[error("cannot use the data folder {}: {cause}", folder.display())]
+    DataDir {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// Another process has it.
+    #[error("the data folder {} is in use by another pilotlight; stop it or use another folder", .0.display())]
+    InUse(PathBuf),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}

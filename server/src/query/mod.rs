@@ -1,0 +1,11 @@
+//! From a selection to trees, tables, lines over time and pprof.
+
+pub mod engine;
+pub mod labels;
+pub mod merge;
+pub mod pprof;
+pub mod selector;
+pub mod series;
+pub mod time;
+pub mod top;
+pub mod tree;

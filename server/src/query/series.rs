@@ -1,0 +1,77 @@
+//! Totals over time.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+use super::engine::{Cancel, Coverage, Engine, QueryError, Selection};
+
+/// One line of the chart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// The `by` labels, or none.
+    pub labels: BTreeMap<String, String>,
+    /// (Unix milliseconds of the step's start, sum of the profiles that start in it).
+    pub points: Vec<(i64, i64)>,
+}
+
+/// Points a line may have; the number Prometheus allows.
+const MAX_POINTS: i64 = 11_000;
+
+/// A step that gives a line some hundred points, rounded to a number people read.
+pub fn default_step(window_ns: i64) -> i64 {
+    const SECOND: i64 = 1_000_000_000;
+    let steps = [
+        1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 86_400,
+    ];
+    let fits = steps
+        .iter()
+        .find(|&&step| window_ns / (step * SECOND) <= 360);
+    fits.copied().unwrap_or(86_400) * SECOND
+}
+
+impl Engine {
+    /// Sums of the selection's profiles in steps of `step_ns`, one line a value of `by`.
+    ///
+    /// # Errors
+    /// When the step is too small for the window.
+    pub fn series(
+        &self,
+        selection: &Selection,
+        step_ns: i64,
+        by: Option<&str>,
+        cancel: &Cancel,
+    ) -> Result<(Vec<Line>, Coverage), QueryError> {
+        let window = selection.until_ns.saturating_sub(selection.from_ns);
+        if step_ns < 1_000_000 || window / step_ns > MAX_POINTS {
+            return Err(QueryError::Bad(format!(
+                "step {} ms gives more than {MAX_POINTS} points; use a larger step or a shorter window",
+                step_ns / 1_000_000
+            )));
+        }
+        let mut lines: HashMap<Option<String>, BTreeMap<i64, i64>> = HashMap::new();
+        let coverage = self.walk_totals(selection, cancel, |header, row, total| {
+            let key = by.map(|by| {
+                let labels = &header.series[row.series as usize].labels;
+                let value = labels.iter().find(|(name, _)| name == by);
+                value.map_or(String::new(), |(_, value)| value.clone())
+            });
+            let at = row.time_ns.div_euclid(step_ns) * step_ns / 1_000_000;
+            let point = lines.entry(key).or_default().entry(at).or_default();
+            *point = point.saturating_add(total);
+        })?;
+        let mut lines: Vec<Line> = lines
+            .into_iter()
+            .map(|(value, points)| Line {
+                labels: by
+                    .zip(value)
+                    .map(|(by, value)| (by.to_owned(), value))
+                    .into_iter()
+                    .collect(),
+                points: points.into_iter().collect(),
+            })
+            .collect();
+        lines.sort_by(|a, b| a.labels.cmp(&b.labels));
+        Ok((lines, coverage))
+    }
+}

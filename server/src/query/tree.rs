@@ -1,0 +1,241 @@
+//! The finished tree: preorder columns, cut where asked, and its bytes on the wire.
+
+use super::merge::NameTree;
+use crate::segment::wire::{put_bytes, put_int, put_uint};
+
+/// Name of the node that stands for the children that were cut.
+const OTHER: &str = "(other)";
+
+/// Preorder columns. Node 0 is the root, with the empty name; children stand in the order of their
+/// names' bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// Names, each once.
+    pub names: Vec<String>,
+    /// Index into `names`, one a node.
+    pub name: Vec<u32>,
+    /// Distance from the root, one a node.
+    pub depth: Vec<u32>,
+    /// Own value, one a node.
+    pub self_value: Vec<i64>,
+    /// Sum of all values.
+    pub total: i64,
+    /// Nodes left out.
+    pub cut_nodes: u64,
+    /// Value of the nodes left out; it stands in nodes called `(other)`.
+    pub cut_value: i64,
+}
+
+/// Children of each node in one list: those of node n are `items[starts[n]..starts[n + 1]]`.
+struct Children {
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl NameTree {
+    /// Total of each node: own value and everything below.
+    pub fn totals(&self) -> Vec<i64> {
+        let mut totals = self.self_values.clone();
+        for node in (1..totals.len()).rev() {
+            let parent = self.parents[node] as usize;
+            totals[parent] = totals[parent].saturating_add(totals[node]);
+        }
+        totals
+    }
+
+    /// Sum of all values.
+    pub fn total(&self) -> i64 {
+        self.totals()[0]
+    }
+
+    /// Position of each name in the order of bytes.
+    fn ranks(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.names.len() as u32).collect();
+        order.sort_unstable_by(|&a, &b| self.names[a as usize].cmp(&self.names[b as usize]));
+        let mut ranks = vec![0; order.len()];
+        order
+            .iter()
+            .enumerate()
+            .for_each(|(rank, &name)| ranks[name as usize] = rank as u32);
+        ranks
+    }
+
+    /// Two counting sorts: by name, then (stable) by parent.
+    fn children(&self, keep: &[bool]) -> Children {
+        let ranks = self.ranks();
+        let nodes = self.parents.len();
+        let mut by_name = vec![0_u32; ranks.len() + 1];
+        for node in 1..nodes {
+            by_name[ranks[self.node_names[node] as usize] as usize + 1] += 1;
+        }
+        running(&mut by_name);
+        let mut order = vec![0_u32; nodes - 1];
+        for node in 1..nodes {
+            let slot = &mut by_name[ranks[self.node_names[node] as usize] as usize];
+            order[*slot as usize] = node as u32;
+            *slot += 1;
+        }
+        let mut starts = vec![0_u32; nodes + 1];
+        for node in (1..nodes).filter(|&node| keep[node]) {
+            starts[self.parents[node] as usize + 1] += 1;
+        }
+        running(&mut starts);
+        let mut items = vec![0; starts[nodes] as usize];
+        let mut next = starts.clone();
+        for node in order.into_iter().filter(|&node| keep[node as usize]) {
+            let slot = &mut next[self.parents[node as usize] as usize];
+            items[*slot as usize] = node;
+            *slot += 1;
+        }
+        Children { starts, items }
+    }
+
+    /// Which nodes stay when at most `max` may: the largest by total.
+    fn keep(&self, totals: &[i64], max: usize) -> Vec<bool> {
+        let nodes = totals.len();
+        if nodes <= max {
+            return vec![true; nodes];
+        }
+        let mut sorted = totals.to_vec();
+        let (_, &mut edge, _) = sorted.select_nth_unstable_by(max - 1, |a, b| b.cmp(a));
+        let above = totals.iter().filter(|&&total| total > edge).count();
+        let mut ties = max - above;
+        let mut keep = vec![false; nodes];
+        keep[0] = true;
+        for node in 1..nodes {
+            // A parent comes first and is no smaller than its child, so it wins the tie.
+            let tie = totals[node] == edge && ties > 0;
+            keep[node] = keep[self.parents[node] as usize] && (totals[node] > edge || tie);
+            ties -= usize::from(keep[node] && tie);
+        }
+        keep
+    }
+
+    /// Preorder columns of at most `max_nodes` nodes (at least 1) and one `(other)` a cut place.
+    pub fn finish(&self, max_nodes: usize) -> Tree {
+        let totals = self.totals();
+        let keep = self.keep(&totals, max_nodes.max(1));
+        let children = self.children(&keep);
+        let mut out = Columns::new(self, totals[0]);
+        let cut = out.cut_sums(self, &totals, &keep);
+        let mut stack = vec![(0_u32, 0_u32)];
+        while let Some((node, depth)) = stack.pop() {
+            let at = node as usize;
+            out.push(depth, self.node_names[at], self.self_values[at]);
+            if let Some(&value) = cut
+                .as_ref()
+                .map(|cut| &cut[at])
+                .filter(|&&value| value != 0)
+            {
+                out.push_other(depth + 1, value);
+            }
+            let range = children.starts[at] as usize..children.starts[at + 1] as usize;
+            stack.extend(
+                children.items[range]
+                    .iter()
+                    .rev()
+                    .map(|&child| (child, depth + 1)),
+            );
+        }
+        out.tree
+    }
+}
+
+fn running(counts: &mut [u32]) {
+    let mut sum = 0;
+    for count in counts {
+        sum += *count;
+        *count = sum;
+    }
+}
+
+/// Collects columns and numbers the names that are really used.
+struct Columns<'a> {
+    source: &'a NameTree,
+    ids: Vec<u32>,
+    other: Option<u32>,
+    tree: Tree,
+}
+
+impl<'a> Columns<'a> {
+    fn new(source: &'a NameTree, total: i64) -> Self {
+        let ids = vec![u32::MAX; source.names.len()];
+        Self {
+            source,
+            ids,
+            other: None,
+            tree: Tree {
+                total,
+                ..Tree::default()
+            },
+        }
+    }
+
+    /// Value cut below each node, and the counts for the tree's meta data.
+    fn cut_sums(&mut self, source: &NameTree, totals: &[i64], keep: &[bool]) -> Option<Vec<i64>> {
+        self.tree.cut_nodes = keep.iter().filter(|&&keep| !keep).count() as u64;
+        if self.tree.cut_nodes == 0 {
+            return None;
+        }
+        let mut cut = vec![0_i64; totals.len()];
+        for node in 1..totals.len() {
+            let parent = source.parents[node] as usize;
+            if !keep[node] && keep[parent] {
+                cut[parent] = cut[parent].saturating_add(totals[node]);
+                self.tree.cut_value = self.tree.cut_value.saturating_add(totals[node]);
+            }
+        }
+        Some(cut)
+    }
+
+    fn push(&mut self, depth: u32, name: u32, value: i64) {
+        let id = &mut self.ids[name as usize];
+        if *id == u32::MAX {
+            *id = self.tree.names.len() as u32;
+            let bytes = &self.source.names[name as usize];
+            self.tree
+                .names
+                .push(String::from_utf8_lossy(bytes).into_owned());
+        }
+        self.tree.name.push(*id);
+        self.tree.depth.push(depth);
+        self.tree.self_value.push(value);
+    }
+
+    fn push_other(&mut self, depth: u32, value: i64) {
+        let tree = &mut self.tree;
+        let id = *self.other.get_or_insert_with(|| {
+            tree.names.push(OTHER.to_owned());
+            tree.names.len() as u32 - 1
+        });
+        tree.name.push(id);
+        tree.depth.push(depth);
+        tree.self_value.push(value);
+    }
+}
+
+impl Tree {
+    /// The bytes of `application/vnd.pilotlight.tree`, version 1 (`docs/formats/tree.md`).
+    pub fn to_bytes(&self, meta: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.name.len() * 5 + meta.len() + self.names.len() * 40);
+        out.extend_from_slice(b"PLTR");
+        let counts = [1, self.name.len(), self.names.len(), meta.len()];
+        counts
+            .iter()
+            .for_each(|&count| out.extend_from_slice(&(count as u32).to_le_bytes()));
+        out.extend_from_slice(meta);
+        self.names
+            .iter()
+            .for_each(|name| put_bytes(&mut out, name.as_bytes()));
+        self.depth
+            .iter()
+            .for_each(|&depth| put_uint(&mut out, depth.into()));
+        self.name
+            .iter()
+            .for_each(|&name| put_uint(&mut out, name.into()));
+        self.self_value
+            .iter()
+            .for_each(|&value| put_int(&mut out, value));
+        out
+    }
+}

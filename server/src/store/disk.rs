@@ -1,0 +1,142 @@
+//! Durable files. `object_store` 0.13 never calls fsync on a local directory, so the put is ours;
+//! listing, reading and deleting go through it.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::TryStreamExt;
+use object_store::local::LocalFileSystem;
+use object_store::{ObjectStore, ObjectStoreExt, path::Path as ObjectPath};
+use tokio::runtime::Handle;
+
+/// The folder of segments. Calls block; none of them may run on an async worker.
+pub trait Disk: Send + Sync + 'static {
+    /// Writes a new file; when this returns `Ok`, content and name survive a power cut.
+    /// After an error the file is not there (or, if even its removal fails, may be).
+    ///
+    /// # Errors
+    /// The cause as the system gives it; `AlreadyExists` when the name is taken.
+    fn put_new(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Names and lengths of all segment files.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    fn list(&self) -> io::Result<Vec<(String, u64)>>;
+    /// Bytes of a file; shorter than asked when the file ends earlier.
+    ///
+    /// # Errors
+    /// `NotFound`, or what reading gives.
+    fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>>;
+    /// Deletes a file; one that is not there counts as deleted.
+    ///
+    /// # Errors
+    /// When it is still there.
+    fn remove(&self, name: &str) -> io::Result<()>;
+}
+
+/// A local directory.
+pub struct LocalDisk {
+    segments: PathBuf,
+    temporary: PathBuf,
+    objects: Arc<dyn ObjectStore>,
+    runtime: Handle,
+}
+
+impl LocalDisk {
+    /// Opens (and makes) `root/segments` and `root/tmp`.
+    ///
+    /// # Errors
+    /// When a folder cannot be made.
+    pub fn open(root: &Path, runtime: Handle) -> io::Result<Self> {
+        let (segments, temporary) = (root.join("segments"), root.join("tmp"));
+        for folder in [&segments, &temporary] {
+            fs::create_dir_all(folder)?;
+        }
+        // What a crash left half written was never acknowledged.
+        for left in fs::read_dir(&temporary)?.flatten() {
+            let _ = fs::remove_file(left.path());
+        }
+        sync_folder(root)?;
+        let objects = Arc::new(LocalFileSystem::new_with_prefix(&segments)?);
+        Ok(Self {
+            segments,
+            temporary,
+            objects,
+            runtime,
+        })
+    }
+
+    fn write_temporary(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = File::create(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+fn io_error(error: object_store::Error) -> io::Error {
+    let kind = match error {
+        object_store::Error::NotFound { .. } => io::ErrorKind::NotFound,
+        object_store::Error::AlreadyExists { .. } => io::ErrorKind::AlreadyExists,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
+
+impl Disk for LocalDisk {
+    fn put_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let temporary = self.temporary.join(name);
+        let target = self.segments.join(name);
+        let written = self
+            .write_temporary(&temporary, bytes)
+            // A link fails where a rename would overwrite: create-only.
+            .and_then(|()| fs::hard_link(&temporary, &target));
+        let _ = fs::remove_file(&temporary);
+        written?;
+        sync_folder(&self.segments).inspect_err(|_| {
+            // Not durable, so not acknowledged, so it must not be found later either.
+            let _ = fs::remove_file(&target);
+        })
+    }
+
+    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        let listed = self
+            .runtime
+            .block_on(self.objects.list(None).try_collect::<Vec<_>>());
+        let mut files: Vec<(String, u64)> = listed
+            .map_err(io_error)?
+            .into_iter()
+            .map(|meta| (meta.location.to_string(), meta.size))
+            .filter(|(name, _)| name.ends_with(".plseg"))
+            .collect();
+        files.sort();
+        Ok(files)
+    }
+
+    fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let path = ObjectPath::from(name);
+        let bytes = self.runtime.block_on(self.objects.get_range(&path, range));
+        bytes.map(|bytes| bytes.to_vec()).map_err(io_error)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.segments.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the cause is a full disk (or quota), which the operator can end.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}

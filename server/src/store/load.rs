@@ -1,0 +1,98 @@
+//! From a listed segment to its decoded parts.
+
+use std::io;
+use std::sync::Arc;
+
+use super::cache::Cache;
+use super::catalog::Segment;
+use super::disk::Disk;
+use crate::segment::{
+    self, Damage, FIXED_LEN, Header, Part, Profiles, decode_header, decode_part, decode_profiles,
+};
+
+/// Why a segment's content could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The system refused.
+    #[error("reading failed: {0}")]
+    Io(#[from] io::Error),
+    /// The bytes are not what was written.
+    #[error("{0}")]
+    Damage(#[from] Damage),
+}
+
+/// Most headers are shorter than this: one read gets them.
+const FIRST_READ: u64 = 16 << 10;
+
+/// Reads the header of a file of `file_len` bytes.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn header(disk: &dyn Disk, name: &str, file_len: u64) -> Result<Header, LoadError> {
+    if file_len < FIXED_LEN as u64 {
+        let want = FIXED_LEN as u64;
+        return Err(Damage::Length {
+            what: "file",
+            have: file_len,
+            want,
+        }
+        .into());
+    }
+    let mut start = disk.read(name, 0..FIRST_READ.min(file_len))?;
+    let len = segment::header_len(&start)? as u64;
+    if len > start.len() as u64 && len <= file_len {
+        start = disk.read(name, 0..len)?;
+    }
+    Ok(decode_header(&start, file_len)?)
+}
+
+/// Reads one part, all sections in one read.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn read_part(disk: &dyn Disk, segment: &Segment, index: usize) -> Result<Part, LoadError> {
+    let header = &segment.header.parts[index];
+    let start = header.sections[0].offset;
+    let last = &header.sections[2];
+    let bytes = disk.read(&segment.name, start..last.offset + last.stored)?;
+    let section = |at: usize| {
+        let section = &header.sections[at];
+        let from = section.offset.saturating_sub(start) as usize;
+        bytes.get(from..).map_or(&[][..], |rest| {
+            &rest[..rest.len().min(section.stored as usize)]
+        })
+    };
+    Ok(decode_part(header, [section(0), section(1), section(2)])?)
+}
+
+/// One part, from the cache or from disk.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn part(
+    disk: &dyn Disk,
+    cache: &Cache,
+    segment: &Segment,
+    index: usize,
+) -> Result<Arc<Part>, LoadError> {
+    if let Some(part) = cache.get(&segment.name, index) {
+        return Ok(part);
+    }
+    let part = Arc::new(read_part(disk, segment, index)?);
+    cache.put(&segment.name, index, &part);
+    Ok(part)
+}
+
+/// The profiles section alone: times, ids and totals.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn profiles(disk: &dyn Disk, segment: &Segment, index: usize) -> Result<Profiles, LoadError> {
+    let header = &segment.header.parts[index];
+    let section = &header.sections[0];
+    let stored = disk.read(
+        &segment.name,
+        section.offset..section.offset + section.stored,
+    )?;
+    Ok(decode_profiles(header, &stored)?)
+}

@@ -1,0 +1,246 @@
+//! What a start does: list the folder, take headers from the index or the files, remember ids.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::catalog::{Catalog, Segment};
+use super::disk::Disk;
+use super::load::{self, LoadError};
+use super::metastore::{self, Change, Metastore, Sled};
+use crate::ingest::writer::Writer;
+use crate::segment::{self, Header};
+
+/// How far a start is.
+#[derive(Default)]
+pub struct Progress {
+    /// Segment files found.
+    pub found: AtomicU64,
+    /// Of them, read.
+    pub read: AtomicU64,
+    /// Headers taken from the index instead of the file.
+    pub from_index: AtomicU64,
+    /// Whether all is known.
+    pub done: AtomicBool,
+    /// What was wrong with the index, if anything.
+    pub index_note: Mutex<Option<String>>,
+}
+
+impl Progress {
+    /// One line for people.
+    pub fn line(&self) -> String {
+        format!(
+            "{} of {} segments",
+            self.read.load(Relaxed),
+            self.found.load(Relaxed)
+        )
+    }
+
+    fn note(&self, text: String) {
+        eprintln!("pilotlight: {text}");
+        *self
+            .index_note
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+}
+
+/// The index, kept in step with the catalog by a thread of its own. Never needed for an answer.
+pub struct Index {
+    folder: PathBuf,
+    store: Option<Sled>,
+    stored: HashMap<Vec<u8>, u64>,
+    /// Nothing of the store's content is known: it is replaced as a whole.
+    fresh: bool,
+}
+
+/// How long sled may take to open before its folder is set aside.
+const OPEN_DEADLINE: Duration = Duration::from_secs(10);
+const PREFIX: &[u8] = b"segment/";
+/// Version of what the index holds: one without it, or with another, counts for nothing.
+const FORMAT_KEY: &[u8] = b"format";
+const FORMAT: &[u8] = b"1";
+
+fn key(name: &str) -> Vec<u8> {
+    [PREFIX, name.as_bytes()].concat()
+}
+
+impl Index {
+    /// Opens the index and reads it; sets it aside when it cannot be used.
+    pub fn open(
+        folder: PathBuf,
+        rebuild: bool,
+        progress: &Progress,
+    ) -> (Self, HashMap<String, Header>) {
+        if rebuild {
+            if let Err(error) = metastore::set_aside(&folder) {
+                progress.note(format!(
+                    "the index cannot be moved away for a rebuild: {error}"
+                ));
+            }
+        } else {
+            match open_and_read(folder.clone()) {
+                Ok((store, headers, stored, fresh)) => {
+                    return (
+                        Self {
+                            folder,
+                            store: Some(store),
+                            stored,
+                            fresh,
+                        },
+                        headers,
+                    );
+                }
+                Err(reason) => {
+                    let aside = metastore::set_aside(&folder);
+                    progress.note(format!(
+                        "the index was unusable ({reason}) and is built anew from the segments; {}",
+                        match aside {
+                            Ok(Some(path)) => format!("the old one is kept in {}", path.display()),
+                            Ok(None) => "there was no old one".to_owned(),
+                            Err(error) => format!("it cannot be moved away: {error}"),
+                        }
+                    ));
+                }
+            }
+        }
+        let at = folder.clone();
+        let store = metastore::guarded(OPEN_DEADLINE, move || Sled::open(&at));
+        if let Err(reason) = &store {
+            progress.note(format!("the server runs without an index: {reason}"));
+        }
+        (
+            Self {
+                folder,
+                store: store.ok(),
+                stored: HashMap::new(),
+                fresh: true,
+            },
+            HashMap::new(),
+        )
+    }
+
+    /// Makes the index say what the catalog says.
+    pub fn sync(&mut self, catalog: &Catalog, progress: &Progress) {
+        let live = catalog.select(|_| true);
+        let mut wanted = HashMap::with_capacity(live.len());
+        let mut changes: Vec<Change> = Vec::new();
+        for segment in &live {
+            let key = key(&segment.name);
+            if !self.stored.contains_key(&key) {
+                changes.push((key.clone(), Some(segment::header_bytes(&segment.header))));
+            }
+            wanted.insert(key, segment.header.file_len);
+        }
+        let gone = self.stored.keys().filter(|key| !wanted.contains_key(*key));
+        changes.extend(gone.map(|key| (key.clone(), None)));
+        self.stored = wanted;
+        let Some(store) = &self.store else { return };
+        let written = if std::mem::take(&mut self.fresh) {
+            let pairs = changes
+                .into_iter()
+                .filter_map(|(key, value)| Some((key, value?)));
+            let format = (FORMAT_KEY.to_vec(), FORMAT.to_vec());
+            store.rebuild(std::iter::once(format).chain(pairs).collect())
+        } else {
+            store.put_batch(changes)
+        };
+        if let Err(reason) = written {
+            progress.note(format!(
+                "the index in {} fails ({reason}) and is no longer written; \
+                 the next start builds it anew",
+                self.folder.display()
+            ));
+            self.store = None;
+            let _ = metastore::set_aside(&self.folder);
+        }
+    }
+
+    /// Asks the index to reach the disk, at the end of the process.
+    pub fn flush(&self) {
+        if let Some(store) = &self.store {
+            let _ = store.flush();
+        }
+    }
+}
+
+type Read = (Sled, HashMap<String, Header>, HashMap<Vec<u8>, u64>, bool);
+
+fn open_and_read(folder: PathBuf) -> Result<Read, String> {
+    metastore::guarded(OPEN_DEADLINE, move || {
+        let store = Sled::open(&folder)?;
+        let fresh = match store.get(FORMAT_KEY)? {
+            Some(format) if format == FORMAT => false,
+            // Half written, or by another version: what it says is not used.
+            _ => true,
+        };
+        if fresh {
+            return Ok((store, HashMap::new(), HashMap::new(), true));
+        }
+        let (mut headers, mut stored) = (HashMap::new(), HashMap::new());
+        for (key, value) in store.scan_prefix(PREFIX)? {
+            let name = String::from_utf8_lossy(&key[PREFIX.len()..]).into_owned();
+            let header = segment::header_from_index(&value).map_err(|error| error.to_string())?;
+            stored.insert(key, header.file_len);
+            headers.insert(name, header);
+        }
+        Ok((store, headers, stored, false))
+    })
+}
+
+/// Fills the catalog from the folder, which is the truth; the index only spares reads.
+///
+/// # Errors
+/// When the folder cannot be listed.
+pub fn catalog(
+    disk: &dyn Disk,
+    catalog: &Catalog,
+    mut indexed: HashMap<String, Header>,
+    now_ns: i64,
+    progress: &Progress,
+) -> std::io::Result<()> {
+    let files = disk.list()?;
+    progress.found.store(files.len() as u64, Relaxed);
+    for (name, len) in files {
+        let known = indexed
+            .remove(&name)
+            .filter(|header| header.file_len == len);
+        if known.is_some() {
+            progress.from_index.fetch_add(1, Relaxed);
+        }
+        match known.map_or_else(|| load::header(disk, &name, len), Ok) {
+            Ok(header) => catalog.insert(Segment { name, header }, now_ns),
+            Err(LoadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                eprintln!("pilotlight: segment {name} is left out of answers: {error}");
+                catalog.quarantine(&name, error.to_string());
+            }
+        }
+        progress.read.fetch_add(1, Relaxed);
+    }
+    Ok(())
+}
+
+/// Remembers the identities of the newest profiles on disk, up to `limit`.
+pub fn identities(disk: &dyn Disk, catalog: &Catalog, writer: &Writer, limit: usize) {
+    let segments = catalog.select(|_| true);
+    let mut room = limit as u64;
+    let mut newest: Vec<&Arc<Segment>> = Vec::new();
+    for segment in segments.iter().rev() {
+        if room == 0 {
+            break;
+        }
+        room = room.saturating_sub(segment.header.profiles());
+        newest.push(segment);
+    }
+    for segment in newest.into_iter().rev() {
+        for part in 0..segment.header.parts.len() {
+            // A damaged section is found again, and reported, by the first query that needs it.
+            if let Ok(profiles) = load::profiles(disk, segment, part) {
+                writer.remember(profiles.rows.iter().map(|row| row.id));
+            }
+        }
+    }
+}
