@@ -1,36 +1,50 @@
-//! Captures that several clients share. A stand-in until the sampler lands: an empty profile.
+//! Captures that several clients share. A stand-in until the sampler lands: a profile that holds
+//! the true times and no sample.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime};
+
+use pilotlight_profile::{Profile, ProfileBuilder};
+
+pub(crate) static STARTED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Debug)]
-pub(crate) struct Subscription(());
-
-pub(crate) struct StubProfile;
-
-impl StubProfile {
-    pub(crate) fn to_pprof_gz(&self) -> Vec<u8> {
-        // gzip of a profile that holds only its string table
-        vec![
-            0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 1, 2, 0, 0xfd, 0xff, 0x32, 0, 0x8e, 0x46, 0xa9,
-            0xac, 2, 0, 0, 0,
-        ]
-    }
+pub(crate) struct Subscription {
+    wall: SystemTime,
+    start: Instant,
 }
 
 #[derive(Debug)]
-pub(crate) enum CaptureError {}
+pub(crate) struct CaptureError;
 
 impl std::fmt::Display for CaptureError {
-    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match *self {}
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("pilotlight is not started: call pilotlight::start and keep its guard")
     }
 }
 
 pub(crate) fn subscribe() -> Result<Subscription, CaptureError> {
-    Ok(Subscription(()))
+    let started = STARTED.load(Ordering::Relaxed);
+    let subscription = Subscription {
+        wall: SystemTime::now(),
+        start: Instant::now(),
+    };
+    started.then_some(subscription).ok_or(CaptureError)
 }
 
 impl Subscription {
-    pub(crate) fn finish(self) -> StubProfile {
-        StubProfile
+    pub(crate) fn finish(self) -> Profile {
+        let mut builder = ProfileBuilder::new();
+        builder.sample_type("samples", "count");
+        builder.sample_type("cpu", "nanoseconds");
+        builder.period("cpu", "nanoseconds", 1_000_000_000 / 97);
+        let since_epoch = self.wall.duration_since(SystemTime::UNIX_EPOCH);
+        let nanoseconds = |time: std::time::Duration| time.as_nanos() as i64;
+        builder.time(
+            nanoseconds(since_epoch.unwrap_or_default()),
+            nanoseconds(self.start.elapsed()),
+        );
+        builder.finish()
     }
 }
 

@@ -186,6 +186,7 @@ impl Exchange {
             return Poll::Ready(head);
         }
         if state.progress == Progress::Broken {
+            state.progress = Progress::Complete;
             return Poll::Ready(Head::plain(500));
         }
         state.waker = Some(context.waker().clone());

@@ -7,22 +7,63 @@ pub mod http;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 
-/// Keeps the listener open; dropping it closes it.
+use std::net::TcpListener;
+use std::sync::atomic::Ordering;
+
+/// Keeps the sampler and the listener; dropping it ends both.
 #[derive(Debug)]
 #[must_use = "dropping the guard stops everything at once"]
 pub struct Guard {
-    _server: http::ServerHandle,
+    _server: Option<http::ServerHandle>,
 }
 
-/// Serves `/debug/pprof/` on `PILOTLIGHT_LISTEN`, by default 127.0.0.1:6060.
+impl Drop for Guard {
+    fn drop(&mut self) {
+        capture::STARTED.store(false, Ordering::Relaxed);
+    }
+}
+
+/// How to start.
+#[derive(Debug, Clone)]
+pub struct Config {
+    listen: Option<String>,
+}
+
+impl Config {
+    /// Listens on `PILOTLIGHT_LISTEN`, by default 127.0.0.1:6060.
+    pub fn new(_name: &str) -> Self {
+        let listen = std::env::var("PILOTLIGHT_LISTEN");
+        Config {
+            listen: Some(listen.unwrap_or_else(|_| "127.0.0.1:6060".into())),
+        }
+    }
+
+    /// Opens no port: the service mounts the routes itself.
+    pub fn no_listener(self) -> Self {
+        Config { listen: None }
+    }
+
+    /// Starts sampling and serving.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub fn start(self) -> std::io::Result<Guard> {
+        let server = self.listen.map(|address| {
+            let listener = TcpListener::bind(address)?;
+            println!("pilotlight: http://{}/debug/pprof/", listener.local_addr()?);
+            http::serve(listener)
+        });
+        capture::STARTED.store(true, Ordering::Relaxed);
+        Ok(Guard {
+            _server: server.transpose()?,
+        })
+    }
+}
+
+/// Starts with the defaults; see [`Config`].
 ///
 /// # Errors
-/// When the address cannot be listened on.
-pub fn start(_name: &str) -> std::io::Result<Guard> {
-    let address = std::env::var("PILOTLIGHT_LISTEN").unwrap_or_else(|_| "127.0.0.1:6060".into());
-    let listener = std::net::TcpListener::bind(address)?;
-    println!("pilotlight: http://{}/debug/pprof/", listener.local_addr()?);
-    Ok(Guard {
-        _server: http::serve(listener)?,
-    })
+/// As [`Config::start`].
+pub fn start(name: &str) -> std::io::Result<Guard> {
+    Config::new(name).start()
 }

@@ -16,7 +16,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.js.gz"),
             content_type: "text/javascript; charset=utf-8",
-            etag: "\"d9287df62c9f8871\"",
+            etag: "\"f6f1306bcae24bae\"",
         },
     ),
     (
@@ -24,7 +24,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.css.gz"),
             content_type: "text/css; charset=utf-8",
-            etag: "\"fd81dd80fc1f9787\"",
+            etag: "\"c6d1932a6d41a674\"",
         },
     ),
     (

@@ -14,7 +14,7 @@ const options = {
   absWorkingDir: here,
   entryPoints: { app: "src/main.tsx", "app-css": "src/style.css" },
   bundle: true,
-  minify: true,
+  minify: !process.env.READABLE,
   format: "iife",
   target: ["es2022", "chrome120", "firefox120", "safari17"],
   jsx: "automatic",

@@ -5,6 +5,9 @@
     reason = "each test binary uses a part; tests may panic"
 )]
 
+pub mod generate;
+pub mod go;
+
 use std::path::{Path, PathBuf};
 
 /// The corpus: `PILOTLIGHT_CORPUS`, or `../shared/corpus` beside the repository. None when the

@@ -72,7 +72,7 @@ const HANDLERS = [
   [["checkout::routes::receipt::{{closure}}", "flate2::zio::Writer<W,D>::write_with_status", "zlib_rs::deflate::algorithm::slow::deflate_slow", "zlib_rs::deflate::longest_match::longest_match_avx2"], 130],
   [["checkout::routes::receipt::{{closure}}", "sha2::sha256::compress256", "sha2::sha256::x86::digest_blocks"], 85],
   [["checkout::routes::cart::{{closure}}", "hashbrown::map::HashMap<K,V,S,A>::insert", "alloc::alloc::alloc", "malloc", "_int_malloc"], 45],
-  [["tokio::net::tcp::stream::TcpStream::poll_write", "mio::net::tcp::stream::TcpStream::write", "__libc_send", "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_sendto", "tcp_sendmsg_locked"], 95],
+  [["tokio::net::tcp::stream::TcpStream::poll_write", "mio::net::tcp::stream::TcpStream::write", "__libc_send", "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_sendto", "tcp_sendmsg_locked"], 80],
   [["checkout::routes::vendor::{{closure}}", "libvendor.so+0x4f21", "libvendor.so+0x118c"], 38],
   [["checkout::routes::tree::{{closure}}", ...new Array(9).fill("checkout::catalog::walk")], 42],
 ];
@@ -99,7 +99,7 @@ export function hostile() {
 const CRATES = ["shop", "shop_core", "serde_json", "tokio", "hyper", "std", "core", "alloc", "regex_automata", "rustls", "h2", "tracing", "sqlx", "bytes"];
 const WORDS = ["poll", "read", "write", "parse", "visit", "next", "drive", "encode", "decode", "merge", "insert", "lookup", "flush", "apply", "scan", "hash"];
 
-/** A random tree of `nodes` nodes with Zipf-like widths and 20,000 names at most. */
+/** A random tree of `nodes` nodes with Zipf-like widths and 20,000 names at most, 95 deep. */
 export function zipf(nodes, seed = 7) {
   const rnd = random(seed);
   const names = ["total"];

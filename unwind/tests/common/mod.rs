@@ -2,7 +2,11 @@
 // Each test file uses a part; helpers may fail a test.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod elf;
+pub mod step;
+
 use pilotlight_unwind::{Cache, End, Module, Modules, ProgramHeader, Registers, Unwound, unwind};
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Mutex;
@@ -35,21 +39,49 @@ unsafe extern "C" fn add_module(
     0
 }
 
+/// Counts allocations; everything else is the system's.
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+// SAFETY: passes everything on to the system allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, SeqCst);
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
 /// Frames seen by the handler.
 #[derive(Default, Debug, Clone)]
 pub struct Capture {
     pub frames: Vec<u64>,
     pub end: Option<End>,
     pub exact: Vec<bool>,
+    /// Made while walking, by any thread of the test process.
+    pub allocations: usize,
 }
 
 static MODULES: AtomicPtr<Modules> = AtomicPtr::new(std::ptr::null_mut());
 static CACHE: AtomicPtr<Cache> = AtomicPtr::new(std::ptr::null_mut());
 static STACK_END: AtomicUsize = AtomicUsize::new(0);
-static SEEN: Seen = Seen(UnsafeCell::new(([0; 2048], None)));
+static ROOM: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+const DEEPEST: usize = 2048;
+static SEEN: Seen = Seen(UnsafeCell::new(([0; DEEPEST], None)));
 
 /// Written by the handler, read by the thread that raised the signal.
-struct Seen(UnsafeCell<([u64; 2048], Option<Unwound>)>);
+struct Seen(UnsafeCell<([u64; DEEPEST], Outcome)>);
+
+/// A walk and the allocations made meanwhile.
+type Outcome = Option<(Unwound, usize)>;
 
 // SAFETY: `capture` holds a lock around all use, and the handler runs inside it.
 unsafe impl Sync for Seen {}
@@ -90,15 +122,30 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
     unsafe {
         let (modules, cache) = (&*MODULES.load(SeqCst), &*CACHE.load(SeqCst));
         let (frames, result) = &mut *SEEN.0.get();
-        *result = Some(unwind(regs, modules, cache, stack, frames));
+        let before = ALLOCATIONS.load(SeqCst);
+        let unwound = unwind(
+            regs,
+            modules,
+            cache,
+            stack,
+            &mut frames[..ROOM.load(SeqCst)],
+        );
+        *result = Some((unwound, ALLOCATIONS.load(SeqCst) - before));
     }
 }
 
 /// Raises a signal here and walks from its handler.
 #[inline(never)]
 pub fn capture(modules: &Modules, cache: &Cache) -> Capture {
+    capture_into(modules, cache, DEEPEST)
+}
+
+/// [`capture`] with room for `room` frames only.
+#[inline(never)]
+pub fn capture_into(modules: &Modules, cache: &Cache, room: usize) -> Capture {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock();
+    ROOM.store(room, SeqCst);
     MODULES.store(std::ptr::from_ref(modules).cast_mut(), SeqCst);
     CACHE.store(std::ptr::from_ref(cache).cast_mut(), SeqCst);
     let local = 0u8;
@@ -108,13 +155,14 @@ pub fn capture(modules: &Modules, cache: &Cache) -> Capture {
     unsafe {
         libc::raise(libc::SIGUSR1);
         let (frames, result) = &mut *SEEN.0.get();
-        let unwound = result.take().expect("the handler ran");
+        let (unwound, allocations) = result.take().expect("the handler ran");
         let frames = frames[..unwound.frames].to_vec();
         let exact = (0..unwound.frames).map(|i| unwound.is_exact(i)).collect();
         Capture {
             frames,
             end: Some(unwound.end),
             exact,
+            allocations,
         }
     }
 }
@@ -128,4 +176,35 @@ pub fn install(signal: c_int, handler: extern "C" fn(c_int, *mut libc::siginfo_t
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_NODEFER;
         assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
     }
+}
+
+/// A fresh directory for what a test builds.
+pub fn scratch(name: &str) -> std::path::PathBuf {
+    let dir = std::env::temp_dir().join(format!("pilotlight-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// Runs a build tool to success.
+pub fn run(command: &mut std::process::Command) {
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Compiles a Go program.
+pub fn go_binary(source: &str) -> elf::Elf {
+    let dir = scratch("go");
+    std::fs::write(dir.join("main.go"), source).unwrap();
+    run(std::process::Command::new("go")
+        .current_dir(&dir)
+        .args(["build", "-o", "out", "main.go"]));
+    let elf = elf::Elf::open(dir.join("out").to_str().unwrap());
+    std::fs::remove_dir_all(&dir).unwrap();
+    elf
 }

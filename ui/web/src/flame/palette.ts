@@ -5,6 +5,9 @@ export const STEPS = 8;
 export interface Hue {
   readonly hue: number;
   readonly chroma: number;
+  /** Added to the lightness on light and on dark ground: keeps hues apart for eyes that mix them up. */
+  readonly onLight: number;
+  readonly onDark: number;
 }
 
 /** Everything that the graph needs to know about looks. Colours are CSS strings unless said otherwise. */
@@ -51,7 +54,7 @@ export function palette(theme: Theme): Palette {
 /** Colour of a hue at a heat step: light themes darken with heat, dark themes brighten. */
 export function shade(h: Hue, step: number, dark: boolean): [number, number, number] {
   const t = step / (STEPS - 1);
-  const lightness = dark ? 0.36 + 0.18 * t : 0.9 - 0.18 * t;
+  const lightness = dark ? 0.4 + 0.16 * t + h.onDark : 0.89 - 0.17 * t + h.onLight;
   const chroma = h.chroma * (dark ? 0.55 + 0.45 * t : 0.42 + 0.58 * t);
   return oklch(lightness, chroma, h.hue);
 }

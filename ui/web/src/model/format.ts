@@ -35,7 +35,7 @@ export function formatPercent(part: number, whole: number): string {
 }
 
 export function formatCount(n: number): string {
-  return Math.round(n).toLocaleString("en-GB").replace(/,/g, "\u202f");
+  return String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
 /** Name of a unit's quantity for headings. */

@@ -1,5 +1,5 @@
 import { layout, type Layout } from "../flame/index.ts";
-import { classify, ORIGINS, sharesByOrigin } from "./origin.ts";
+import { classify, markKernel, ORIGINS, sharesByOrigin } from "./origin.ts";
 import { printable, shorten, spellings } from "./names.ts";
 import { topOf, type Top } from "./top.ts";
 import type { Meta, Tree } from "./pltr.ts";
@@ -21,6 +21,7 @@ export class Model {
     this.meta = tree.meta;
     this.layout = layout(tree.columns);
     this.hueOf = classify(tree.columns.names, services);
+    markKernel(this.hueOf, tree.columns.depth, tree.columns.name);
     this.rootName = tree.columns.name[0] ?? 0;
     this.hueOf[this.rootName] = ROOT_HUE;
     this.spelled = new Array(tree.columns.names.length);

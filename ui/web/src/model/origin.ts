@@ -69,6 +69,17 @@ function goOrigin(name: string, own: Set<string>): number {
   return pkg.slice(0, pkg.indexOf("/") >>> 0).includes(".") ? DEPENDENCY! : RUNTIME!;
 }
 
+/** Calls C functions below an entry to the kernel kernel functions: their names alone do not tell. */
+export function markKernel(origin: Uint8Array, depth: Uint16Array, name: Uint32Array): void {
+  let inside = -1;
+  for (let i = 0; i < depth.length; i++) {
+    if (inside >= 0 && depth[i]! <= inside) inside = -1;
+    const id = name[i]!;
+    if (inside < 0 && origin[id] === KERNEL) inside = depth[i]!;
+    else if (inside >= 0 && origin[id] === LIBC) origin[id] = KERNEL!;
+  }
+}
+
 /** Own value by origin: what the legend shows. */
 export function sharesByOrigin(originOfName: Uint8Array, name: Uint32Array, self: Float64Array): number[] {
   const out = new Array<number>(ORIGINS.length + 1).fill(0);

@@ -8,6 +8,13 @@ export const PRESETS: readonly (readonly [string, string])[] = [
   ["now-7d", "Last 7 days"],
 ];
 
+/** The shortest preset that is at least as long as a span; the default hour for an unreadable one. */
+export function nearestPreset(spanMs: number): string {
+  if (Number.isNaN(spanMs)) return "now-1h";
+  const fits = PRESETS.find(([from]) => -parseTime(from, 0) >= spanMs * 0.99);
+  return (fits ?? PRESETS[PRESETS.length - 1]!)[0];
+}
+
 const UNIT_MS: Record<string, number> = { s: 1e3, m: 60e3, h: 3600e3, d: 86400e3, w: 7 * 86400e3 };
 
 /** A point of time in the API's words as Unix milliseconds, or NaN. */
@@ -34,14 +41,27 @@ export function stepFor(rangeMs: number, points: number): string {
   return `${seconds}s`;
 }
 
-const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const two = (n: number) => String(n).padStart(2, "0");
+
+/** `14:03:10`, local time. By hand: the browser's formatters cost milliseconds to make. */
+export function clock(ms: number, seconds: boolean): string {
+  const t = new Date(ms);
+  return `${two(t.getHours())}:${two(t.getMinutes())}${seconds ? `:${two(t.getSeconds())}` : ""}`;
+}
+
+/** `29 Nov`, local time. */
+export function day(ms: number): string {
+  const t = new Date(ms);
+  return `${t.getDate()} ${MONTHS[t.getMonth()]}`;
+}
 
 /** `12:03:10 – 12:05:00`, with days where they differ or are not today. */
 export function formatRange(fromMs: number, untilMs: number, nowMs: number): string {
-  const [a, b, today] = [day.format(fromMs), day.format(untilMs), day.format(nowMs)];
+  if (Number.isNaN(fromMs) || Number.isNaN(untilMs)) return "unreadable time";
+  const [a, b, today] = [day(fromMs), day(untilMs), day(nowMs)];
   const head = a === b && a === today ? "" : `${a} `;
-  return `${head}${clock.format(fromMs)} – ${a === b ? "" : `${b} `}${clock.format(untilMs)}`;
+  return `${head}${clock(fromMs, true)} – ${a === b ? "" : `${b} `}${clock(untilMs, true)}`;
 }
 
 /** `1 h 5 min`, `42 s`: two parts at most. */

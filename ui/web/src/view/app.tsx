@@ -102,7 +102,7 @@ function Views({ model, view, theme, change, search, loading }: ViewsProps) {
         <a class="export" href={pprofAddress(view)} download="profile.pb.gz" title={`go tool pprof '${pprofAddress(view)}'`}>pprof ↓</a>
       </div>
       <Crumbs model={model} zoom={view.zoom} onZoom={zoom} />
-      <main class={`views ${view.view}`}>
+      <main class={`views view-${view.view}`}>
         {showTop && <TopTable {...{ model, theme, sort, selected }} keep={keep} onSort={(s) => change({ sort: s })} onSelect={select} />}
         {showGraph && <FlamePane {...{ model, theme, pattern }} direction={view.dir} zoom={view.zoom} onlyHue={only} onZoom={zoom} onSelect={select} />}
         {view.view === "tree" && <CallTree {...{ model, theme }} zoom={view.zoom} matched={mask} onZoom={zoom} />}

@@ -1,8 +1,8 @@
-import { useEffect, useRef } from "preact/hooks";
-import uPlot from "uplot";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type uPlot from "uplot";
 import type { Series } from "../model/api.ts";
 import { formatValue } from "../model/format.ts";
-import { formatRange } from "../model/time.ts";
+import { clock, day, formatRange } from "../model/time.ts";
 
 interface Props {
   series: Series | null;
@@ -21,8 +21,15 @@ export function SeriesChart({ series, window: range, dark, onRange }: Props) {
   choose.current = onRange;
   const unit = series?.unit ?? "";
 
+  // The library is in the same file but runs only now: it costs some 25 ms that the first flame graph need not wait for.
+  const [Plot, setPlot] = useState<typeof uPlot | null>(null);
+  const wanted = series !== null;
   useEffect(() => {
-    const made = new uPlot(options(host.current!, dark, unit, (a, b) => choose.current(a, b)), [[], []], host.current!);
+    if (wanted) setTimeout(() => import("uplot").then((m) => setPlot(() => m.default)), 60);
+  }, [wanted]);
+  useEffect(() => {
+    if (!Plot) return;
+    const made = new Plot(options(Plot, host.current!, dark, unit, (a, b) => choose.current(a, b)), [[], []], host.current!);
     plot.current = made;
     const watch = new ResizeObserver(() => made.setSize({ width: host.current!.clientWidth, height: HEIGHT }));
     watch.observe(host.current!);
@@ -30,12 +37,12 @@ export function SeriesChart({ series, window: range, dark, onRange }: Props) {
       watch.disconnect();
       made.destroy();
     };
-  }, [dark, unit]);
+  }, [dark, unit, Plot]);
   useEffect(() => {
     if (!plot.current || !series || !range) return;
     plot.current.setData(columns(series, range), false);
     plot.current.setScale("x", { min: range[0] / 1e3, max: range[1] / 1e3 });
-  }, [series, range, dark, unit]);
+  }, [series, range, dark, unit, Plot]);
 
   const sum = series?.series.reduce((n, s) => n + s.points.reduce((m, p) => m + p[1], 0), 0) ?? 0;
   const words = range && series
@@ -57,7 +64,7 @@ function columns(series: Series, [from, until]: readonly [number, number]): [num
   return [all.map(([t]) => t / 1e3), all.map(([, v]) => v)];
 }
 
-function options(host: HTMLElement, dark: boolean, unit: string, choose: (from: number, until: number) => void): uPlot.Options {
+function options(Plot: typeof uPlot, host: HTMLElement, dark: boolean, unit: string, choose: (from: number, until: number) => void): uPlot.Options {
   const ink = dark ? "#9aa4b0" : "#57606a";
   const line = dark ? "#6cb2ff" : "#0b5cad";
   const grid = { stroke: dark ? "#232a33" : "#e8ebef", width: 1 };
@@ -73,7 +80,7 @@ function options(host: HTMLElement, dark: boolean, unit: string, choose: (from: 
       { stroke: ink, grid, ticks: { show: false }, size: 22, gap: 4, font, values: clockTicks },
       { stroke: ink, grid, ticks: { show: false }, size: 58, gap: 6, font, space: 26, values: (_, at) => at.map((v) => (v === 0 ? "0" : formatValue(v, unit))) },
     ],
-    series: [{}, { stroke: line, width: 1.25, fill: dark ? "rgb(108 178 255 / 0.18)" : "rgb(11 92 173 / 0.14)", points: { show: false }, paths: uPlot.paths.stepped!({ align: 1 }) }],
+    series: [{}, { stroke: line, width: 1.25, fill: dark ? "rgb(108 178 255 / 0.18)" : "rgb(11 92 173 / 0.14)", points: { show: false }, paths: Plot.paths.stepped!({ align: 1 }) }],
     hooks: {
       setSelect: [
         (u) => {
@@ -87,11 +94,6 @@ function options(host: HTMLElement, dark: boolean, unit: string, choose: (from: 
   };
 }
 
-const hm = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
-const hms = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const dm = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-
 function clockTicks(_: uPlot, at: number[], __: number, ___: number, step: number): string[] {
-  const form = step < 60 ? hms : step < 86400 ? hm : dm;
-  return at.map((t) => form.format(t * 1e3));
+  return at.map((t) => (step < 86400 ? clock(t * 1e3, step < 60) : day(t * 1e3)));
 }

@@ -3,15 +3,15 @@ import type { Theme } from "../flame/index.ts";
 
 export type ThemeChoice = "system" | "light" | "dark";
 
-/** app, dependency, runtime, libc, kernel, unknown, root: told apart under red-green blindness (see test/unit). */
+/** app, dependency, runtime, libc, kernel, unknown, root: found by a search for the widest distance under red-green blindness (test/unit/palette). */
 const HUES: Theme["hues"] = [
-  { hue: 68, chroma: 0.145 },
-  { hue: 252, chroma: 0.115 },
-  { hue: 190, chroma: 0.085 },
-  { hue: 302, chroma: 0.1 },
-  { hue: 8, chroma: 0.12 },
-  { hue: 250, chroma: 0.006 },
-  { hue: 250, chroma: 0.022 },
+  { hue: 65, chroma: 0.153, onLight: -0.025, onDark: -0.013 },
+  { hue: 262, chroma: 0.13, onLight: 0.014, onDark: -0.017 },
+  { hue: 182, chroma: 0.071, onLight: 0.05, onDark: -0.07 },
+  { hue: 311, chroma: 0.073, onLight: -0.014, onDark: -0.02 },
+  { hue: 23, chroma: 0.126, onLight: -0.057, onDark: -0.056 },
+  { hue: 250, chroma: 0.006, onLight: 0, onDark: -0.03 },
+  { hue: 250, chroma: 0.022, onLight: 0, onDark: -0.06 },
 ];
 
 export const LIGHT: Theme = {

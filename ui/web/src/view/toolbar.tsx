@@ -1,5 +1,6 @@
 import type { ProfileType } from "../model/api.ts";
 import { printable } from "../model/names.ts";
+import { nearestPreset, parseTime } from "../model/time.ts";
 import { isLive, type View } from "../model/view.ts";
 import { Flame } from "./notes.tsx";
 import { SelectorBox } from "./selector.tsx";
@@ -24,7 +25,9 @@ export function Toolbar({ view, types, change, theme, onTheme, onHelp }: Props) 
   const live = isLive(view);
   const toggleLive = () => {
     const now = Date.now();
-    change(live ? { from: String(now - 3600e3), until: String(now) } : { from: "now-1h", until: "now" }, true);
+    const start = parseTime(view.from, now);
+    if (live) change({ from: String(Math.round(start)), until: String(now) }, true);
+    else change({ from: nearestPreset(parseTime(view.until, now) - start), until: "now" }, true);
   };
   return (
     <header class="toolbar">

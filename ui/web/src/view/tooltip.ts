@@ -26,13 +26,14 @@ export class Tooltip {
   }
 
   show(model: Model, node: number, zoomed: number, x: number, y: number): void {
+    // Sizes are read before anything is written: no layout inside the handler.
+    const [w, h] = [this.host.clientWidth, this.host.clientHeight];
     if (node !== this.shown) {
       this.fill(model, node, zoomed);
       this.box.classList.add("shown");
       this.shown = node;
     }
     // Hangs from the corner of the pointer's quarter, so that no measuring is needed to stay inside.
-    const [w, h] = [this.host.clientWidth, this.host.clientHeight];
     const style = this.box.style;
     style.left = x < w / 2 ? `${x + 14}px` : "auto";
     style.right = x < w / 2 ? "auto" : `${w - x + 10}px`;

@@ -1,7 +1,4 @@
 // A real Chromium with everything off that would speak to the outside.
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { chromium } from "playwright-core";
 
 const FLAGS = [
@@ -9,22 +6,20 @@ const FLAGS = [
   "--disable-component-update", "--disable-sync", "--no-default-browser-check", "--disable-dev-shm-usage",
 ];
 
-/** Opens a browser with a fresh profile folder. `close` removes the folder. */
+/** Starts a browser; Playwright gives it a fresh profile folder and removes it. */
+export function launch() {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", headless: true, args: FLAGS });
+}
+
+/** A context without history, cache or storage of others. */
+export function newContext(browser, options = {}) {
+  return browser.newContext({ viewport: { width: 1600, height: 900 }, colorScheme: "light", ...options });
+}
+
+/** A browser of its own with one context. */
 export async function openBrowser(options = {}) {
-  const profile = mkdtempSync(join(tmpdir(), "pilotlight-ui-"));
-  const context = await chromium.launchPersistentContext(profile, {
-    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-    headless: true,
-    args: FLAGS,
-    viewport: { width: 1600, height: 900 },
-    colorScheme: "light",
-    ...options,
-  });
-  const close = async () => {
-    await context.close();
-    rmSync(profile, { recursive: true, force: true });
-  };
-  return { context, close };
+  const browser = await launch();
+  return { context: await newContext(browser, options), close: () => browser.close() };
 }
 
 /** A page that remembers console errors, failures and requests to elsewhere than `base`. */

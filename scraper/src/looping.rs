@@ -1,0 +1,185 @@
+//! One target's loop: at its phase, one scrape at a time, late ticks skipped.
+
+use crate::captures::Captures;
+use crate::check::{Checked, check};
+use crate::config::ScrapeConfig;
+use crate::phase;
+use crate::push::{Parcel, Pusher};
+use crate::report::{Cause, Failure, TargetState, elapsed};
+use crate::target::Target;
+use pilotlight_profile::Limits;
+use pilotlight_wire::{Bytes, Call, Client, Clock, Error, HeaderValue, first_bytes};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// What all loops share.
+pub(crate) struct Shared {
+    pub client: Client,
+    pub clock: Arc<dyn Clock>,
+    pub seed: u64,
+    pub limits: Limits,
+    pub captures: Captures,
+    /// Profiles decoded at the same time: bounds memory and CPU over all targets.
+    pub decoding: Semaphore,
+    pub pusher: Pusher,
+    pub log: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// Runs until it is aborted.
+pub(crate) async fn run(shared: Arc<Shared>, job: Arc<ScrapeConfig>, state: Arc<TargetState>) {
+    let clock = Arc::clone(&shared.clock);
+    let target = &state.target;
+    if let Some(first) = job.first_capture {
+        scrape_first(&shared, &job, &state, first).await;
+    }
+    let wait = phase::offset(
+        target.identity,
+        shared.seed,
+        target.interval,
+        clock.unix_ns(),
+    );
+    clock.sleep(wait).await;
+    let mut tick = clock.monotonic();
+    loop {
+        scrape(&shared, &job, &state, target).await;
+        tick += target.interval;
+        let late = clock.monotonic().saturating_sub(tick);
+        if !late.is_zero() {
+            let missed =
+                u32::try_from(late.as_nanos() / target.interval.as_nanos()).unwrap_or(u32::MAX) + 1;
+            state.missed(u64::from(missed));
+            tick += target.interval.saturating_mul(missed);
+        }
+        clock.sleep(tick.saturating_sub(clock.monotonic())).await;
+    }
+}
+
+/// A short capture at once, so that there is something to see before the phase comes round.
+async fn scrape_first(shared: &Shared, job: &ScrapeConfig, state: &TargetState, first: Duration) {
+    let mut target = state.target.clone();
+    if target.profile.seconds.is_none() {
+        return;
+    }
+    let seconds = first.as_secs().max(1);
+    target.profile.seconds = Some(seconds);
+    let seconds = seconds.to_string();
+    target.url = target
+        .url
+        .with_path_and_query(target.url.path(), [("seconds", seconds.as_str())]);
+    scrape(shared, job, state, &target).await;
+}
+
+async fn scrape(shared: &Shared, job: &ScrapeConfig, state: &TargetState, target: &Target) {
+    let (start_ns, start) = (shared.clock.unix_ns(), shared.clock.monotonic());
+    let result = fetch_and_check(shared, job, target).await;
+    let took = elapsed(&*shared.clock, start);
+    let outcome = match result {
+        Ok((body, checked)) => {
+            let size = body.len() as u64;
+            let end_ns = shared.clock.unix_ns();
+            shared.pusher.push(Parcel {
+                series: target.labels.selector(),
+                name: target.profile.name.clone(),
+                body,
+                // the payload's own time is trusted; ours is for payloads without one
+                window: (checked.time_ns == 0).then_some((start_ns, end_ns)),
+                id: shared.pusher.id(),
+            });
+            Ok((size, checked.samples))
+        }
+        Err(failure) => Err(failure),
+    };
+    let news = match &outcome {
+        Ok(_) => format!("{}: answers again", target.url),
+        Err(failure) => failure.text.clone(),
+    };
+    if state.record(start_ns, took, outcome) {
+        (shared.log)(&news);
+    }
+}
+
+async fn fetch_and_check(
+    shared: &Shared,
+    job: &ScrapeConfig,
+    target: &Target,
+) -> Result<(Bytes, Checked), Failure> {
+    if let Some(reason) = &target.refused {
+        return Err(failure(Cause::Limit, format!("{}: {reason}", target.url)));
+    }
+    let _capture = reserve(shared, target)?;
+    let body = fetch(shared, job, target).await.map_err(|error| {
+        let cause = if matches!(error, Error::TooLarge { .. }) {
+            Cause::Limit
+        } else {
+            Cause::Wire
+        };
+        failure(cause, error.to_string())
+    })?;
+    let checked = checked(shared, job, &body).await.map_err(|reason| {
+        let error = Error::NotAProfile {
+            url: target.url.to_string(),
+            reason,
+            first: first_bytes(&body),
+        };
+        failure(Cause::NotAProfile, error.to_string())
+    })?;
+    if job.sample_limit > 0 && checked.samples > job.sample_limit {
+        let text = format!(
+            "{}: {} samples, sample_limit is {}",
+            target.url, checked.samples, job.sample_limit
+        );
+        return Err(failure(Cause::Limit, text));
+    }
+    Ok((body, checked))
+}
+
+/// A Go process has one CPU profiler: the second capture would only get an error, so it is not sent.
+fn reserve<'s>(
+    shared: &'s Shared,
+    target: &Target,
+) -> Result<Option<crate::captures::Capture<'s>>, Failure> {
+    if !target.profile.is_cpu() {
+        return Ok(None);
+    }
+    let address = target.url.address();
+    match shared.captures.begin(&address, &target.job) {
+        Ok(capture) => Ok(Some(capture)),
+        Err(holder) => Err(failure(
+            Cause::Overlap,
+            format!(
+                "{}: job {holder:?} is capturing the CPU of {address} at this moment; \
+                 name the address in one job only, or lower its seconds",
+                target.url
+            ),
+        )),
+    }
+}
+
+async fn fetch(shared: &Shared, job: &ScrapeConfig, target: &Target) -> Result<Bytes, Error> {
+    let seconds = Duration::from_secs(target.profile.seconds.unwrap_or(0));
+    let timeout = seconds + target.timeout;
+    let limit = match job.body_size_limit {
+        0 => shared.limits.wire_bytes,
+        limit => limit.min(shared.limits.wire_bytes),
+    };
+    let mut call = Call::get(target.url.clone())
+        .timeout(timeout)
+        .max_body(limit);
+    if let Ok(value) = HeaderValue::from_str(&timeout.as_secs_f64().to_string()) {
+        call = call.header("x-prometheus-scrape-timeout-seconds", value);
+    }
+    Ok(shared.client.send(call).await?.success()?.body)
+}
+
+async fn checked(shared: &Shared, job: &ScrapeConfig, body: &Bytes) -> Result<Checked, String> {
+    let _turn = shared.decoding.acquire().await;
+    let (body, limits, body_limit) = (body.clone(), shared.limits.clone(), job.body_size_limit);
+    tokio::task::spawn_blocking(move || check(&body, &limits, body_limit))
+        .await
+        .unwrap_or_else(|error| Err(format!("the check failed: {error}")))
+}
+
+fn failure(cause: Cause, text: String) -> Failure {
+    Failure { cause, text }
+}

@@ -1,0 +1,3 @@
+module pilotlight.example/conformance
+
+go 1.22

@@ -1,0 +1,91 @@
+// Main-thread CPU of the page in a real browser: first paint, hover, zoom. usage: npm run bench
+import { readFileSync, readdirSync } from "node:fs";
+import { startMock } from "../../dev/mock.mjs";
+import { openBrowser, openPage, settle } from "./browser.mjs";
+
+const RUNS = Number(process.env.RUNS ?? 3);
+const mock = await startMock(0);
+const blank = "app.css";
+const query = (service) => `?view=icicle&type=process_cpu:cpu:nanoseconds:cpu:nanoseconds&from=1&until=3600&q={service_name="${service}"}`;
+
+/** Seconds of main-thread CPU so far: DevTools' Performance domain over the thread's own clock. */
+async function cpu(cdp) {
+  const { metrics } = await cdp.send("Performance.getMetrics");
+  return metrics.find((m) => m.name === "TaskDuration").value * 1e3;
+}
+
+async function measure(service) {
+  const { context, close } = await openBrowser();
+  const { page } = await openPage(context, mock.base);
+  const cdp = await context.newCDPSession(page);
+  await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
+  const before = await cpu(cdp);
+  await page.goto(mock.base + query(service));
+  // Asked seldom: each question of the driver costs CPU on the same thread.
+  await page.waitForFunction(() => performance.getEntriesByName("flame-drawn").length > 0, null, { timeout: 60_000, polling: 150 });
+  await settle(page);
+  const load = (await cpu(cdp)) - before;
+  await page.waitForTimeout(600);
+  const hover = await perEvent(page, "hover");
+  const zoom = await perEvent(page, "zoom");
+  const scroll = await perEvent(page, "scroll");
+  await close();
+  return { load, hover, zoom, scroll };
+}
+
+/** Median milliseconds of the page's own handler, timed inside the page. */
+function perEvent(page, kind) {
+  return page.evaluate(async (what) => {
+    const host = document.querySelector(".flame");
+    const g = host.flameGraph;
+    const box = host.getBoundingClientRect();
+    const times = [];
+    const timed = (f) => {
+      const t = performance.now();
+      f();
+      times.push(performance.now() - t);
+    };
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    for (let i = 0; i < 60; i++) {
+      const [x, y] = [20 + ((i * 137) % (box.width - 60)), 10 + ((i * 61) % (box.height - 30))];
+      if (what === "hover") timed(() => host.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + x, clientY: box.top + y, bubbles: true })));
+      if (what === "zoom") {
+        const node = g.nodeAt(x, y % 200);
+        timed(() => {
+          g.zoomTo(node > 0 ? node : 0, false);
+          g.drawNow();
+        });
+        g.zoomTo(0, false);
+      }
+      if (what === "scroll") {
+        host.scrollTop = (i * 37) % Math.max(1, host.scrollHeight - host.clientHeight);
+        timed(() => g.drawNow());
+      }
+      await frame();
+    }
+    times.sort((a, b) => a - b);
+    return { p50: times[30], p95: times[57] };
+  }, kind);
+}
+
+const median = (list) => list.sort((a, b) => a - b)[list.length >> 1];
+
+function figure(name, value, goal, unit, digits) {
+  console.log(`FIGURE ui/${name} value=${value.toFixed(digits)}${unit} goal=${goal}${unit} ${value <= goal ? "ok" : "MISS"}`);
+}
+
+await measure("checkout");
+for (const [service, short, goalLoad] of [["checkout", "small", 150], ["synthetic-100k", "100k", 150], ["synthetic-1m", "1m", 400]]) {
+  await fetch(`${mock.base}api/v1/tree${query(service)}`).then((r) => r.arrayBuffer());
+  const runs = [];
+  for (let i = 0; i < RUNS; i++) runs.push(await measure(service));
+  figure(`first_paint_${short}`, median(runs.map((r) => r.load)), goalLoad, "ms", 0);
+  figure(`hover_${short}`, median(runs.map((r) => r.hover.p50)), 1, "ms", 2);
+  figure(`hover_p95_${short}`, median(runs.map((r) => r.hover.p95)), 1, "ms", 2);
+  figure(`zoom_draw_${short}`, median(runs.map((r) => r.zoom.p50)), 16, "ms", 1);
+  figure(`scroll_draw_${short}`, median(runs.map((r) => r.scroll.p50)), 16, "ms", 1);
+}
+const dist = new URL("../../../dist/", import.meta.url);
+const bytes = readdirSync(dist).reduce((n, f) => n + readFileSync(new URL(f, dist)).length, 0);
+figure("bundle_gz", bytes / 1000, 120, "kB", 1);
+await mock.close();

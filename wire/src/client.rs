@@ -1,0 +1,250 @@
+//! One request, one deadline, one byte limit.
+
+use crate::error::chain;
+use crate::{Error, Stage, Url, first_bytes};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client as Legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// Default byte limit of a body.
+const MAX_BODY: u64 = 64 << 20;
+/// Default time for a request as a whole.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// A bad answer's body is only read for its message.
+const MAX_MESSAGE: u64 = 16 << 10;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Call {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+    body: Bytes,
+    timeout: Duration,
+    max_body: u64,
+}
+
+impl Call {
+    /// A GET.
+    pub fn get(url: Url) -> Self {
+        Self::new(Method::GET, url, Bytes::new())
+    }
+
+    /// A POST with this body; cloning the call does not copy it.
+    pub fn post(url: Url, body: Bytes) -> Self {
+        Self::new(Method::POST, url, body)
+    }
+
+    fn new(method: Method, url: Url, body: Bytes) -> Self {
+        Self {
+            method,
+            url,
+            headers: HeaderMap::new(),
+            body,
+            timeout: TIMEOUT,
+            max_body: MAX_BODY,
+        }
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: HeaderValue) -> Self {
+        self.headers.insert(HeaderName::from_static(name), value);
+        self
+    }
+
+    /// Time from the first byte sent to the last byte of the answer. Default 30 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The answer fails when its body has more bytes. Default 64 MiB.
+    #[must_use]
+    pub fn max_body(mut self, bytes: u64) -> Self {
+        self.max_body = bytes;
+        self
+    }
+}
+
+/// What came back, whatever its status.
+#[derive(Debug)]
+pub struct Answer {
+    /// What was asked for.
+    pub url: Url,
+    /// The status line's number.
+    pub status: StatusCode,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The whole body; of other statuses than 200 at most the first 16 KiB.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// Only 200 passes, as in Prometheus and `go tool pprof`.
+    ///
+    /// # Errors
+    /// [`Error::Status`] with the profiler's own text where the target marked it with `X-Go-Pprof`.
+    pub fn success(self) -> Result<Self, Error> {
+        if self.status == StatusCode::OK {
+            return Ok(self);
+        }
+        Err(Error::Status {
+            url: self.url.to_string(),
+            status: self.status,
+            text: self.message(),
+        })
+    }
+
+    fn message(&self) -> String {
+        let header = |name: &str| self.headers.get(name).and_then(|value| value.to_str().ok());
+        if self.status.is_redirection() {
+            return format!(
+                "redirects to {:?}; name that address in the configuration",
+                header("location").unwrap_or("?")
+            );
+        }
+        let plain = header("content-type").is_some_and(|kind| kind.contains("text/plain"));
+        if header("x-go-pprof").is_some() && plain {
+            return String::from_utf8_lossy(&self.body)
+                .trim()
+                .chars()
+                .take(512)
+                .collect();
+        }
+        format!("the body begins with {}", first_bytes(&self.body))
+    }
+}
+
+/// A pooled HTTP/1.1 client; clones share the pool.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Legacy<HttpConnector, Full<Bytes>>,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Client {
+    /// Needs no runtime yet; [`Client::send`] needs tokio's.
+    pub fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(Duration::from_secs(10)));
+        let inner = Legacy::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(Duration::from_secs(30))
+            .pool_max_idle_per_host(2)
+            .build(connector);
+        Self { inner }
+    }
+
+    /// Sends and reads the whole answer.
+    ///
+    /// # Errors
+    /// [`Error::Connect`], [`Error::Timeout`], [`Error::TooLarge`] or [`Error::Broken`]; a bad status is no error here
+    /// (see [`Answer::success`]).
+    pub async fn send(&self, call: Call) -> Result<Answer, Error> {
+        let deadline = Instant::now() + call.timeout;
+        let late = |stage| Error::Timeout {
+            url: call.url.to_string(),
+            after: call.timeout,
+            stage,
+        };
+        let response = match timeout_at(deadline, self.inner.request(request(&call)?)).await {
+            Err(_) => return Err(late(Stage::Answer)),
+            Ok(Err(error)) => {
+                return Err(Error::Connect {
+                    url: call.url.to_string(),
+                    reason: chain(&error),
+                });
+            }
+            Ok(Ok(response)) => response,
+        };
+        let (head, body) = response.into_parts();
+        let mut received = 0;
+        let body = if head.status == StatusCode::OK {
+            match timeout_at(deadline, read(body, &call, &mut received)).await {
+                Ok(read) => read?,
+                Err(_) => return Err(late(Stage::Body { received })),
+            }
+        } else {
+            // the status is the news: a late or broken message does not replace it
+            timeout_at(deadline, read_message(body))
+                .await
+                .unwrap_or_default()
+        };
+        Ok(Answer {
+            url: call.url,
+            status: head.status,
+            headers: head.headers,
+            body,
+        })
+    }
+}
+
+fn request(call: &Call) -> Result<Request<Full<Bytes>>, Error> {
+    let mut request = Request::builder()
+        .method(call.method.clone())
+        .uri(call.url.to_string())
+        .body(Full::new(call.body.clone()))
+        .map_err(|error| Error::BadUrl {
+            url: call.url.to_string(),
+            reason: error.to_string(),
+        })?;
+    *request.headers_mut() = call.headers.clone();
+    let agent = HeaderValue::from_static(concat!("pilotlight/", env!("CARGO_PKG_VERSION")));
+    request
+        .headers_mut()
+        .insert(http::header::USER_AGENT, agent);
+    Ok(request)
+}
+
+/// Reads up to the limit. Memory follows what arrived, never what a header or trailer promises.
+async fn read(mut body: Incoming, call: &Call, received: &mut u64) -> Result<Bytes, Error> {
+    let mut out = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Error::Broken {
+            url: call.url.to_string(),
+            received: *received,
+            reason: chain(&error),
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        *received += data.len() as u64;
+        if *received > call.max_body {
+            return Err(Error::TooLarge {
+                url: call.url.to_string(),
+                limit: call.max_body,
+            });
+        }
+        out.extend_from_slice(&data);
+    }
+    Ok(out.freeze())
+}
+
+async fn read_message(mut body: Incoming) -> Bytes {
+    let mut out = BytesMut::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let room = (MAX_MESSAGE as usize).saturating_sub(out.len());
+        out.extend_from_slice(data.get(..room).unwrap_or(&data));
+        if out.len() >= MAX_MESSAGE as usize {
+            break;
+        }
+    }
+    out.freeze()
+}
