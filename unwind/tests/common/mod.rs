@@ -7,7 +7,7 @@ pub mod step;
 
 use pilotlight_unwind::{Cache, End, Module, Modules, ProgramHeader, Registers, Unwound, unwind};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
@@ -48,7 +48,7 @@ static COUNTING: Counting = Counting;
 // SAFETY: passes everything on to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, SeqCst);
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: as above.
         unsafe { System.alloc(layout) }
     }
@@ -65,7 +65,7 @@ pub struct Capture {
     pub frames: Vec<u64>,
     pub end: Option<End>,
     pub exact: Vec<bool>,
-    /// Made while walking, by any thread of the test process.
+    /// Made while walking.
     pub allocations: usize,
 }
 
@@ -73,7 +73,11 @@ static MODULES: AtomicPtr<Modules> = AtomicPtr::new(std::ptr::null_mut());
 static CACHE: AtomicPtr<Cache> = AtomicPtr::new(std::ptr::null_mut());
 static STACK_END: AtomicUsize = AtomicUsize::new(0);
 static ROOM: AtomicUsize = AtomicUsize::new(0);
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// Const and without destructor, so that the allocator and the handler may touch it.
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
 const DEEPEST: usize = 2048;
 static SEEN: Seen = Seen(UnsafeCell::new(([0; DEEPEST], None)));
 
@@ -122,7 +126,7 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
     unsafe {
         let (modules, cache) = (&*MODULES.load(SeqCst), &*CACHE.load(SeqCst));
         let (frames, result) = &mut *SEEN.0.get();
-        let before = ALLOCATIONS.load(SeqCst);
+        let before = ALLOCATIONS.get();
         let unwound = unwind(
             regs,
             modules,
@@ -130,7 +134,7 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
             stack,
             &mut frames[..ROOM.load(SeqCst)],
         );
-        *result = Some((unwound, ALLOCATIONS.load(SeqCst) - before));
+        *result = Some((unwound, ALLOCATIONS.get() - before));
     }
 }
 

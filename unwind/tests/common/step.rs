@@ -4,6 +4,7 @@ use super::{install, mapping_end, registers};
 use pilotlight_unwind::{Cache, End, Module, Modules, unwind};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 static STEPPING: AtomicBool = AtomicBool::new(false);
@@ -148,6 +149,8 @@ impl Report {
 /// through the frames that called this function.
 #[inline(never)]
 pub fn every_instruction(modules: &Modules, cache: &Cache, call: &mut dyn FnMut()) -> Report {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock();
     let base = super::capture(modules, cache);
     let local = 0u8;
     install(libc::SIGTRAP, on_trap);
