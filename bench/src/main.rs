@@ -8,13 +8,17 @@
 //! |---|---|---|
 //! | `profile` | decode with validity check, encode, four bombs | google/pprof, prost |
 //! | `unwind` | ns a frame in a signal handler | frame pointers, framehop, libgcc |
+//! | `ui` | the page in headless Chromium (`npm run bench` of `ui/web`) | - |
+//! | `build` | a cold release build of the binary; minutes of work | - |
 //!
 //! Peers are built on demand below `target/bench`; `profile` needs Go.
 
 #![allow(dead_code)] // until the profile part is in
 
 mod child;
+mod cold_build;
 mod figure;
+mod ui;
 mod unwind;
 
 use std::process::ExitCode;
@@ -40,6 +44,8 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         .as_slice()
     {
         ["unwind"] => unwind::run(),
-        _ => Err("usage: bench profile | unwind".into()),
+        ["ui"] => ui::run(),
+        ["build"] => cold_build::run(),
+        _ => Err("usage: bench profile | unwind | ui | build".into()),
     }
 }
