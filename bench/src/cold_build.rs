@@ -24,7 +24,14 @@ pub fn run() -> Outcome<()> {
     let cores = std::thread::available_parallelism()?;
     let peer = format!("cores:{cores}");
     let minutes = |name: &str, value: f64, goal: Goal| {
-        Figure { name, value: value / 60.0, unit: "min", goal, peer: &peer }.print();
+        Figure {
+            name,
+            value: value / 60.0,
+            unit: "min",
+            goal,
+            peer: &peer,
+        }
+        .print();
     };
     minutes("build/cold_release_wall", wall, Goal::AtMost(10.0));
     minutes("build/cold_release_cpu", cpu, Goal::None);

@@ -1,6 +1,8 @@
 //! Deterministic profiles of invented services, made through prost, so that no decoder or encoder
 //! of ours shapes the input it is measured on.
 
+use std::collections::HashSet;
+
 use pilotlight_bench_kit::Rng;
 use prost::Message;
 
@@ -25,6 +27,20 @@ const NOUNS: [&str; 10] = [
     "Request", "Batch", "Index", "Buffer", "Session", "Order", "Span", "Cache", "Node", "Page",
 ];
 
+/// The strings that every profile starts with.
+const FIRST: [&str; 10] = [
+    "",
+    "samples",
+    "count",
+    "cpu",
+    "nanoseconds",
+    "endpoint",
+    "/cart",
+    "/checkout",
+    "/usr/bin/shop",
+    "5f0e1d2c3b4a59687786958493a2b1c0d9e8f7a6",
+];
+
 /// One service: its symbols and the stacks that its profiles draw from.
 pub struct Service {
     symbols: Profile,
@@ -42,6 +58,14 @@ impl Service {
             symbols,
             stacks,
             rng,
+        }
+    }
+
+    /// The same service with other draws.
+    pub fn reseeded(self, seed: u64) -> Self {
+        Service {
+            rng: Rng::new(seed),
+            ..self
         }
     }
 
@@ -64,7 +88,38 @@ impl Service {
         profile.sample = rows
             .map(|(stack, count)| sample(&mut self.rng, stack, count))
             .collect();
+        prune(&mut profile);
         profile.encode_to_vec()
+    }
+}
+
+/// Keeps only the locations, functions and names in use, as profilers send them.
+fn prune(profile: &mut Profile) {
+    let used: HashSet<u64> = profile
+        .sample
+        .iter()
+        .flat_map(|sample| &sample.location_id)
+        .copied()
+        .collect();
+    profile
+        .location
+        .retain(|location| used.contains(&location.id));
+    let used: HashSet<u64> = profile
+        .location
+        .iter()
+        .flat_map(|l| &l.line)
+        .map(|line| line.function_id)
+        .collect();
+    profile
+        .function
+        .retain(|function| used.contains(&function.id));
+    let names: Vec<String> = profile.string_table.drain(FIRST.len()..).collect();
+    for function in &mut profile.function {
+        let old = function.name as usize - FIRST.len();
+        function.name = profile.string_table.len() as i64;
+        function.system_name = function.name;
+        function.filename = function.name + 1;
+        profile.string_table.extend_from_slice(&names[old..old + 2]);
     }
 }
 
@@ -88,19 +143,7 @@ fn sample(rng: &mut Rng, stack: &[u64], count: i64) -> Sample {
 }
 
 fn symbols(rng: &mut Rng, functions: usize) -> Profile {
-    let first = [
-        "",
-        "samples",
-        "count",
-        "cpu",
-        "nanoseconds",
-        "endpoint",
-        "/cart",
-        "/checkout",
-        "/usr/bin/shop",
-        "5f0e1d2c3b4a59687786958493a2b1c0d9e8f7a6",
-    ];
-    let mut strings: Vec<String> = first.map(str::to_owned).to_vec();
+    let mut strings: Vec<String> = FIRST.map(str::to_owned).to_vec();
     let mut table = Vec::with_capacity(functions);
     for id in 1..=functions as u64 {
         let pick = |rng: &mut Rng, words: &[&'static str]| words[rng.below(words.len())];
@@ -209,13 +252,24 @@ mod tests {
         assert_eq!(bytes, Service::new(7, 300, 200).profile(900, 1, 2));
         let profile = Profile::decode(bytes.as_slice()).unwrap();
         assert_eq!(profile.sample.iter().map(|s| s.value[0]).sum::<i64>(), 900);
-        let locations = profile.location.len() as u64;
+        let locations: HashSet<u64> = profile.location.iter().map(|l| l.id).collect();
         assert!(
             profile
                 .sample
                 .iter()
                 .flat_map(|s| &s.location_id)
-                .all(|id| *id <= locations)
+                .all(|id| locations.contains(id))
         );
+        let functions: HashSet<u64> = profile.function.iter().map(|f| f.id).collect();
+        let lines = profile.location.iter().flat_map(|l| &l.line);
+        assert!(
+            lines
+                .into_iter()
+                .all(|line| functions.contains(&line.function_id))
+        );
+        assert!(profile.function.iter().all(|f| {
+            let name = &profile.string_table[f.name as usize];
+            name.ends_with(&format!(".func{}", f.id))
+        }));
     }
 }

@@ -8,20 +8,24 @@
 //! |---|---|---|
 //! | `profile` | decode with validity check, encode, four bombs | google/pprof, prost |
 //! | `unwind` | ns a frame in a signal handler | frame pointers, framehop, libgcc |
+//! | `sdk` | handler, start, report, overhead, accuracy | pprof-rs with its three unwinders |
+//! | `server` | ingest, acknowledgement, bytes, flame graph | Pyroscope, Parca (measured once) |
 //! | `ui` | the page in headless Chromium (`npm run bench` of `ui/web`) | - |
 //! | `build` | a cold release build of the binary; minutes of work | - |
 //!
 //! Peers are built on demand below `target/bench`; `profile` needs Go.
 
-#![allow(dead_code)] // until the profile part is in
-
 mod child;
 mod cold_build;
 mod figure;
+mod generator;
+mod profile;
+mod sdk;
+mod server;
 mod ui;
 mod unwind;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use child::Outcome;
 
@@ -43,9 +47,14 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         .collect::<Vec<_>>()
         .as_slice()
     {
+        ["profile"] => profile::run(),
+        // One measuring process of `profile`.
+        ["bomb", path] => profile::measure_bomb(Path::new(path)),
         ["unwind"] => unwind::run(),
+        ["sdk"] => sdk::run(),
+        ["server"] => server::run(),
         ["ui"] => ui::run(),
         ["build"] => cold_build::run(),
-        _ => Err("usage: bench profile | unwind | ui | build".into()),
+        _ => Err("usage: bench profile | unwind | sdk | server | ui | build".into()),
     }
 }

@@ -8,9 +8,20 @@ use crate::child::{Outcome, build, repository};
 pub fn run() -> Outcome<()> {
     let folder = repository().join("ui/web");
     if !folder.join("node_modules").is_dir() {
-        build(Command::new("npm").current_dir(&folder).args(["ci", "--no-audit", "--no-fund"]))?;
+        build(
+            Command::new("npm")
+                .current_dir(&folder)
+                .args(["ci", "--no-audit", "--no-fund"]),
+        )?;
     }
     let mut command = Command::new("npm");
-    let status = command.current_dir(&folder).args(["run", "--silent", "bench"]).status()?;
-    if status.success() { Ok(()) } else { Err(format!("npm run bench ended with {status}").into()) }
+    let status = command
+        .current_dir(&folder)
+        .args(["run", "--silent", "bench"])
+        .status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("npm run bench ended with {status}").into())
+    }
 }

@@ -1,0 +1,277 @@
+//! `bench sdk`: our SDK beside pprof-rs with each of its unwinders, the same workloads in processes
+//! of their own (`pilotlight-bench-kit`'s `subject`).
+
+use std::path::PathBuf;
+
+use crate::{
+    child::{CargoBuild, Outcome, Readings, readings},
+    figure::{Figure, Goal, Short},
+};
+
+const PASSES: usize = 5;
+const PAIRS: usize = 9;
+
+/// A profiler's measuring program.
+struct Subject {
+    name: &'static str,
+    program: PathBuf,
+}
+
+/// Ours first; then the peers.
+struct Subjects(Vec<Subject>);
+
+/// Prints all figures of the part.
+pub fn run() -> Outcome<()> {
+    let subjects = Subjects::build()?;
+    subjects.handler(30, 1.5)?;
+    subjects.handler(108, 2.0)?;
+    subjects.start()?;
+    subjects.report()?;
+    subjects.overhead(97)?;
+    subjects.overhead(1_000)?;
+    for frequency in [97, 250, 1_000] {
+        for threads in [1, 8] {
+            subjects.accuracy(frequency, threads)?;
+        }
+    }
+    Ok(())
+}
+
+impl Subjects {
+    fn build() -> Outcome<Self> {
+        let ours = CargoBuild {
+            folder: "bench/sdk",
+            variant: "sdk",
+            args: &[],
+            frame_pointers: false,
+        };
+        let mut subjects = vec![Subject {
+            name: "pilotlight",
+            program: ours.run()?.join("pilotlight-bench-sdk"),
+        }];
+        for (name, feature, frame_pointers) in [
+            ("pprof-rs", "libgcc", false),
+            ("pprof-rs/framehop", "framehop", false),
+            ("pprof-rs/frame-pointer", "frame-pointer", true),
+        ] {
+            let variant = format!("pprof-rs-{feature}");
+            let args = ["--features", feature];
+            let folder = "bench/peers/pprof-rs";
+            let built = CargoBuild {
+                folder,
+                variant: &variant,
+                args: &args,
+                frame_pointers,
+            }
+            .run()?;
+            subjects.push(Subject {
+                name,
+                program: built.join("pilotlight-bench-pprof-rs"),
+            });
+        }
+        Ok(Subjects(subjects))
+    }
+
+    /// One value a subject: the smallest of several passes that take turns.
+    fn smallest<const N: usize>(
+        &self,
+        passes: usize,
+        args: &[&str],
+        of: impl Fn(&Readings) -> Outcome<[f64; N]>,
+    ) -> Outcome<Vec<[f64; N]>> {
+        let mut best = vec![[f64::INFINITY; N]; self.0.len()];
+        for _ in 0..passes {
+            for (subject, best) in self.0.iter().zip(&mut best) {
+                let values = of(&readings(&subject.program, args)?)?;
+                for (best, value) in best.iter_mut().zip(values) {
+                    *best = best.min(value);
+                }
+            }
+        }
+        Ok(best)
+    }
+
+    /// `name:value` of the peers.
+    fn peers(&self, values: impl Fn(usize) -> String) -> String {
+        let named = self.0.iter().enumerate().skip(1);
+        named
+            .map(|(at, subject)| format!("{}:{}", subject.name, values(at)))
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+
+    fn handler(&self, depth: u32, goal: f64) -> Outcome<()> {
+        let args = ["handler", &depth.to_string()];
+        let costs = self.smallest(PASSES, &args, |run| {
+            // A handler that drops the sample is no measurement.
+            let taken = run.get("taken")?;
+            if taken < 0.98 {
+                return Err(format!("only {taken} of the signals became samples").into());
+            }
+            Ok([
+                run.get("handler_min_ns")?,
+                run.get("empty_min_ns")?,
+                -run.get("deepest")?,
+            ])
+        })?;
+        let ratio = |at: usize| costs[at][0] / costs[at][1];
+        let [own, empty, depth_seen] = costs[0];
+        let peer = format!(
+            "{},ours:{}us,empty:{}us,frames:{}",
+            self.peers(|at| format!("{}x", Short(ratio(at)))),
+            Short(own / 1e3),
+            Short(empty / 1e3),
+            -depth_seen
+        );
+        print(
+            &format!("handler_{depth}_over_empty"),
+            ratio(0),
+            "x",
+            Goal::AtMost(goal),
+            &peer,
+        );
+        Ok(())
+    }
+
+    fn start(&self) -> Outcome<()> {
+        let starts = self.smallest(PASSES, &["start"], |run| {
+            Ok([run.get("rss_kib")? / 1024.0, run.get("cpu_ns")? / 1e6])
+        })?;
+        let peer = self.peers(|at| format!("{}MiB", Short(starts[at][0])));
+        print("start_rss", starts[0][0], "MiB", Goal::AtMost(8.0), &peer);
+        let peer = self.peers(|at| format!("{}ms", Short(starts[at][1])));
+        print("start_cpu", starts[0][1], "ms", Goal::AtMost(10.0), &peer);
+        Ok(())
+    }
+
+    fn report(&self) -> Outcome<()> {
+        const STACKS: f64 = 12_000.0;
+        let reports = self.smallest(3, &["report", "12000"], |run| {
+            if run.get("stacks")? < STACKS {
+                return Err(format!("a report of {} stacks", run.get("stacks")?).into());
+            }
+            let growth = run.get("report_growth_kib")? / 1024.0;
+            let lost = run.get("sent_meanwhile")? - run.get("recorded_meanwhile")?;
+            let bytes = run.get("pprof_bytes")? / STACKS;
+            let fill = run.get("fill_cpu_ns")? / 1e6;
+            // The largest loss counts, not the smallest.
+            Ok([run.get("report_cpu_ns")? / 1e6, -lost, growth, bytes, fill])
+        })?;
+        let peer = |at: usize, unit: &str| {
+            self.peers(|subject| format!("{}{unit}", Short(reports[subject][at].abs())))
+        };
+        print(
+            "report_12000_cpu",
+            reports[0][0],
+            "ms",
+            Goal::AtMost(50.0),
+            &peer(0, "ms"),
+        );
+        let lost = -reports[0][1];
+        print(
+            "report_12000_lost_samples",
+            lost,
+            "",
+            Goal::AtMost(0.0),
+            &peer(1, ""),
+        );
+        print(
+            "report_12000_growth",
+            reports[0][2],
+            "MiB",
+            Goal::None,
+            &peer(2, "MiB"),
+        );
+        print(
+            "report_bytes_per_stack",
+            reports[0][3],
+            "B",
+            Goal::None,
+            &peer(3, "B"),
+        );
+        print(
+            "record_12000_cpu",
+            reports[0][4],
+            "ms",
+            Goal::None,
+            &peer(4, "ms"),
+        );
+        Ok(())
+    }
+
+    /// Percent of CPU time that a fixed amount of work takes more under a profiler: the middle of
+    /// pairs that were run one right after the other.
+    fn overhead(&self, frequency: u32) -> Outcome<()> {
+        let mut percents = vec![Vec::new(); self.0.len()];
+        for _ in 0..PAIRS {
+            for (subject, percents) in self.0.iter().zip(&mut percents) {
+                let work = |frequency: u32| {
+                    let args = ["work".to_owned(), frequency.to_string(), "400".to_owned()];
+                    readings(&subject.program, &args)?.get("cpu_ns")
+                };
+                let (without, with) = (work(0)?, work(frequency)?);
+                percents.push((with / without - 1.0) * 100.0);
+            }
+        }
+        let middle = |values: &mut Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        let middles: Vec<f64> = percents.iter_mut().map(middle).collect();
+        let peer = self.peers(|at| format!("{}%", Short(middles[at])));
+        print(
+            &format!("overhead_{frequency}hz"),
+            middles[0],
+            "%",
+            Goal::None,
+            &peer,
+        );
+        Ok(())
+    }
+
+    /// CPU time in the profile beside the kernel's count of the same threads.
+    fn accuracy(&self, frequency: u32, threads: u32) -> Outcome<()> {
+        let millis = if threads == 1 { 2_000 } else { 500 };
+        let args = [
+            "accuracy".to_owned(),
+            frequency.to_string(),
+            threads.to_string(),
+            millis.to_string(),
+        ];
+        let mut shares = Vec::new();
+        for subject in &self.0 {
+            let run = readings(&subject.program, &args)?;
+            shares.push((
+                run.get("claimed_ns")? / run.get("spent_ns")?,
+                run.get("spent_ns")?,
+            ));
+        }
+        let (share, spent) = shares[0];
+        let expected = spent / 1e9 * f64::from(frequency);
+        // 1 % + √n, as a share of n.
+        let bound = (0.01 + 1.0 / expected.sqrt()) * 100.0;
+        let peer = self.peers(|at| format!("{}%", Short((shares[at].0 - 1.0) * 100.0)));
+        let peer = format!("{peer},ours:{}%", Short((share - 1.0) * 100.0));
+        let name = format!("cpu_error_{frequency}hz_{threads}threads");
+        print(
+            &name,
+            (share - 1.0).abs() * 100.0,
+            "%",
+            Goal::AtMost(bound),
+            &peer,
+        );
+        Ok(())
+    }
+}
+
+fn print(name: &str, value: f64, unit: &str, goal: Goal, peer: &str) {
+    let name = format!("sdk/{name}");
+    Figure {
+        name: &name,
+        value,
+        unit,
+        goal,
+        peer,
+    }
+    .print();
+}

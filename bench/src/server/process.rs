@@ -1,0 +1,130 @@
+//! The server as users start it, and what the kernel says about it.
+
+use std::{
+    fs, mem,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::http::Client;
+use crate::child::{Outcome, build, repository, scratch};
+
+/// A running server with a fresh data folder.
+pub struct Server {
+    child: Child,
+    /// Where it listens, on loopback.
+    pub port: u16,
+    /// Its data folder.
+    pub data: PathBuf,
+    /// Seconds from start to ready.
+    pub ready_seconds: f64,
+}
+
+impl Server {
+    /// Builds the binary, starts it and waits until it is ready.
+    pub fn start() -> Outcome<Self> {
+        let program = program()?;
+        let data = scratch("server-data")?;
+        fs::remove_dir_all(&data)?;
+        // Free at this moment; nothing else here asks for ports.
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let begun = Instant::now();
+        let child = Command::new(program)
+            .arg("server")
+            .args(["--listen", &format!("127.0.0.1:{port}"), "--data-dir"])
+            .arg(&data)
+            .stdout(Stdio::null())
+            .spawn()?;
+        let mut server = Server {
+            child,
+            port,
+            data,
+            ready_seconds: 0.0,
+        };
+        while server.status("/ready").is_none_or(|status| status != 200) {
+            if begun.elapsed() > Duration::from_secs(20) {
+                return Err("the server is not ready after 20 s".into());
+            }
+            if let Some(status) = server.child.try_wait()? {
+                return Err(format!("the server ended with {status}").into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        server.ready_seconds = begun.elapsed().as_secs_f64();
+        Ok(server)
+    }
+
+    fn status(&self, path: &str) -> Option<u16> {
+        Some(
+            Client::connect(self.port)
+                .ok()?
+                .request("GET", path, b"")
+                .ok()?
+                .status,
+        )
+    }
+
+    /// CPU time of all its threads in seconds.
+    pub fn cpu_seconds(&self) -> Outcome<f64> {
+        let mut clock: libc::clockid_t = 0;
+        let pid = libc::pid_t::try_from(self.child.id())?;
+        // SAFETY: all-zero is a valid timespec.
+        let mut now: libc::timespec = unsafe { mem::zeroed() };
+        // SAFETY: both pointers are valid for the writes.
+        let failed = unsafe {
+            libc::clock_getcpuclockid(pid, &mut clock) != 0
+                || libc::clock_gettime(clock, &mut now) != 0
+        };
+        if failed {
+            return Err("the server's CPU clock cannot be read".into());
+        }
+        Ok(now.tv_sec as f64 + now.tv_nsec as f64 / 1e9)
+    }
+
+    /// Its highest resident memory in MiB.
+    pub fn peak_rss_mib(&self) -> Outcome<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.ok_or("no VmHWM")?.trim().trim_end_matches(" kB");
+        Ok(kib.parse::<f64>()? / 1024.0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Measured already; its data is thrown away at the next start.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Bytes of all files below a folder.
+pub fn bytes_on_disk(folder: &Path) -> Outcome<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        sum += if metadata.is_dir() {
+            bytes_on_disk(&entry.path())?
+        } else {
+            metadata.len()
+        };
+    }
+    Ok(sum)
+}
+
+fn program() -> Outcome<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| repository().join("target"), PathBuf::from);
+    build(Command::new("cargo").current_dir(repository()).args([
+        "build",
+        "--release",
+        "--quiet",
+        "-p",
+        "pilotlight-cli",
+    ]))?;
+    Ok(target.join("release/pilotlight"))
+}
