@@ -58,7 +58,7 @@ impl Default for Limits {
             mappings: 64 << 10,
             functions: 1 << 20,
             locations: 1 << 20,
-            lines: 2 << 20,
+            lines: 1 << 20,
             strings: 1 << 20,
             comments: 1 << 10,
         }

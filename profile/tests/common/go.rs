@@ -1,8 +1,9 @@
 //! google/pprof as a child: the helper in `tests/gocompare`, and `go tool pprof`.
+#![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(
-    dead_code,
     clippy::unwrap_used,
-    reason = "each test binary uses a part; tests may panic"
+    clippy::expect_used,
+    reason = "a test helper may panic"
 )]
 
 use std::collections::BTreeMap;

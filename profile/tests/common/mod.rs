@@ -1,8 +1,9 @@
 //! What the integration tests of this crate share.
+#![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(
-    dead_code,
     clippy::unwrap_used,
-    reason = "each test binary uses a part; tests may panic"
+    clippy::expect_used,
+    reason = "a test helper may panic"
 )]
 
 pub mod generate;
