@@ -1,6 +1,6 @@
 import { layout, type Layout } from "../flame/index.ts";
 import { classify, markKernel, ORIGINS, sharesByOrigin } from "./origin.ts";
-import { printable, shorten, spellings } from "./names.ts";
+import { lastPart, printable, shorten, spellings } from "./names.ts";
 import { topOf, type Top } from "./top.ts";
 import type { Meta, Tree } from "./pltr.ts";
 import { formatPercent, formatValue } from "./format.ts";
@@ -46,6 +46,13 @@ export class Model {
   /** The name as tables show it. */
   shortName(name: number): string {
     return name === this.rootName ? "total" : printable(shorten(this.layout.columns.names[name]!));
+  }
+
+  /** The short name cut before its last part: `["checkout::pricing::", "total"]`. */
+  splitName(name: number): [string, string] {
+    const whole = this.shortName(name);
+    const own = name === this.rootName ? whole : lastPart(whole);
+    return [whole.slice(0, whole.length - own.length), own];
   }
 
   nameOf(node: number): number {

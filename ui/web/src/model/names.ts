@@ -6,8 +6,14 @@ export function printable(text: string): string {
   );
 }
 
-/** Drops the hash of legacy Rust symbols and folds generic arguments to `<…>`: what a reader needs to know a function. */
+/** Names beyond this are cut unparsed: nobody reads them, and hostile ones would cost time. */
+const LONGEST = 2000;
+
+/** Drops the hash of legacy Rust symbols and leaves out generic arguments: what a reader needs to know a function. */
 export function shorten(full: string): string {
+  if (full === "") return "(no name)";
+  if (full.length > LONGEST) return `${full.slice(0, LONGEST)}…`;
+  if (!full.includes("::")) return full;
   const name = full.replace(/::h[0-9a-f]{16}$/, "");
   const impl = /^<(.*)>::([^<>]*(?:<.*>)?[^<>]*)$/.exec(name);
   if (impl) {
@@ -25,32 +31,48 @@ export function shorten(full: string): string {
 export function spellings(full: string): string[] {
   const short = printable(shorten(full));
   const out = [short];
-  const parts = segments(short);
+  const parts = functionLast(segments(short));
   if (parts.length > 2) {
     const last = parts[parts.length - 1]!;
     if (parts.length > 3) out.push(`${parts[0]}::…::${parts[parts.length - 2]}::${last}`);
     out.push(`${parts[0]}::…::${last}`);
   }
-  const go = /^(.*\/)?([^/]+)$/.exec(short);
-  if (parts.length === 1 && go?.[1]) out.push(go[2]!);
-  if (parts.length > 1) out.push(parts[parts.length - 1]!);
+  const last = lastPart(short);
+  if (last !== short && last !== "") out.push(last);
   return out.sort((a, b) => b.length - a.length);
 }
 
-/** Replaces every outermost `<…>` with `<…>`, except a leading qualified-self. */
+/** A closure says nothing without the function that it stands in: both become the last part. */
+function functionLast(parts: readonly string[]): string[] {
+  let at = parts.length - 1;
+  while (at > 0 && parts[at]!.startsWith("{{")) at--;
+  return [...parts.slice(0, at), parts.slice(at).join("::")];
+}
+
+/** The last part of a shortened name: the function, or the package and function of a Go name. */
+export function lastPart(short: string): string {
+  const parts = functionLast(segments(short));
+  return parts.length > 1 ? parts[parts.length - 1]! : short.slice(short.lastIndexOf("/", short.indexOf("(") >>> 0) + 1);
+}
+
+/** The function with what it belongs to: the last two parts of the path. */
+export function tail(full: string): string {
+  return functionLast(segments(printable(shorten(full)))).slice(-2).join("::");
+}
+
+/** Leaves out generic arguments; a leading `<Self as Trait>` is not one. */
 function fold(text: string): string {
   let out = "";
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
     const c = text[i]!;
-    if (c === "<" && (depth > 0 || !startsQualifiedSelf(text, i))) {
-      if (depth++ === 0) out += out.endsWith("::") ? "" : "";
-    } else if (c === ">" && depth > 0 && text[i - 1] !== "-") {
+    if (c === "<" && (depth > 0 || !startsQualifiedSelf(text, i))) depth++;
+    else if (c === ">" && depth > 0 && text[i - 1] !== "-") {
       depth--;
-      if (depth === 0) out += "<…>";
+      if (depth === 0 && out.endsWith("::")) out = out.slice(0, -2);
     } else if (depth === 0) out += c;
   }
-  return out.replace(/::<…>/g, "").replace(/<…>/g, "");
+  return out;
 }
 
 function startsQualifiedSelf(text: string, at: number): boolean {

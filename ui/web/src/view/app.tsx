@@ -3,6 +3,7 @@ import { findKey, matchedValue, maskNames, nodeKey, pathTo, type Theme } from ".
 import { pprofAddress } from "../model/api.ts";
 import { formatCount } from "../model/format.ts";
 import type { Model } from "../model/model.ts";
+import { tail } from "../model/names.ts";
 import { ORIGINS, type Origin } from "../model/origin.ts";
 import { compile, exactly, type Pattern } from "../model/search.ts";
 import { parseSort } from "../model/top.ts";
@@ -34,7 +35,7 @@ export function App() {
   return (
     <>
       <Toolbar {...{ view, change }} types={loaded.types} theme={themeChoice} onTheme={setTheme} onHelp={() => setHelp(true)} />
-      <SeriesChart series={loaded.series} window={loaded.window} dark={theme.dark} onRange={(a, b) => change({ from: String(a), until: String(b) }, true)} />
+      <SeriesChart series={loaded.series} window={loaded.window} dark={theme.dark} cpu={/(^|:)cpu(:nanoseconds|$)/.test(view.type)} onRange={(a, b) => change({ from: String(a), until: String(b) }, true)} />
       {error && <ErrorNote error={error} onAgain={again} change={change} />}
       {model && model.total > 0 ? (
         <Views {...{ model, view, theme, change, search }} loading={loaded.loading} />
@@ -90,22 +91,25 @@ function Views({ model, view, theme, change, search, loading }: ViewsProps) {
   const exact = /^\^(.*)\$$/s.exec(view.search)?.[1] ?? null;
   const select = (name: string) => change({ search: view.search === exactly(name) ? "" : exactly(name) });
   const zoom = (key: string) => change({ zoom: key }, true);
-  const showTop = view.view === "both" || view.view === "top";
   const showGraph = view.view !== "top" && view.view !== "tree";
   const selected = exact === null ? null : exact.replace(/\\(.)/g, "$1");
+  const top = <TopTable {...{ model, theme, sort, selected }} keep={keep} onSort={(s) => change({ sort: s })} onSelect={select} />;
   return (
     <>
       <div class="tools">
         <ViewPicker view={view} change={change} />
         <SearchBox {...{ model, view, change, pattern, mask }} input={search} />
-        <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />
         <a class="export" href={pprofAddress(view)} download="profile.pb.gz" title={`go tool pprof '${pprofAddress(view)}'`}>pprof ↓</a>
       </div>
       <Crumbs model={model} zoom={view.zoom} onZoom={zoom} />
       <main class={`views view-${view.view}`}>
-        {showTop && <TopTable {...{ model, theme, sort, selected }} keep={keep} onSort={(s) => change({ sort: s })} onSelect={select} />}
-        {showGraph && <FlamePane {...{ model, theme, pattern }} direction={view.dir} zoom={view.zoom} onlyHue={only} onZoom={zoom} onSelect={select} />}
-        {view.view === "tree" && <CallTree {...{ model, theme }} zoom={view.zoom} matched={mask} onZoom={zoom} />}
+        {view.view === "both" && top}
+        <div class="column">
+          <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />
+          {view.view === "top" && top}
+          {showGraph && <FlamePane {...{ model, theme, pattern }} direction={view.dir} zoom={view.zoom} onlyHue={only} onZoom={zoom} onSelect={select} />}
+          {view.view === "tree" && <CallTree {...{ model, theme }} zoom={view.zoom} matched={mask} onZoom={zoom} />}
+        </div>
       </main>
       <StatusBar model={model} live={isLive(view)} loading={loading} />
     </>
@@ -189,15 +193,10 @@ function Crumbs({ model, zoom, onZoom }: { model: Model; zoom: string; onZoom(ke
       <button type="button" class="crumb-reset" onClick={() => onZoom("")} title="Whole graph (0 or Esc)">total</button>
       {hidden > 0 && <span class="sep" title={`${hidden} frames between`}>… {hidden} …</span>}
       {ancestors.slice(hidden).map((at) => (
-        <button type="button" key={at} onClick={() => onZoom(nodeKey(model.layout, at))} title={model.fullName(model.nameOf(at))}>{crumbName(model, at)}</button>
+        <button type="button" key={at} onClick={() => onZoom(nodeKey(model.layout, at))} title={model.fullName(model.nameOf(at))}>{tail(model.layout.columns.names[model.nameOf(at)]!)}</button>
       ))}
       <span class="here" aria-current="true" title={model.fullName(model.nameOf(node))}>{model.shortName(model.nameOf(node))}</span>
       <span class="share" data-testid="zoom-share" data-share={model.layout.total[node]! / model.total}>{model.detail(node)}</span>
     </nav>
   );
-}
-
-function crumbName(model: Model, node: number): string {
-  const spelled = model.spellings(model.nameOf(node));
-  return spelled[spelled.length - 1]!;
 }

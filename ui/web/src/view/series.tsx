@@ -8,18 +8,21 @@ interface Props {
   series: Series | null;
   window: readonly [number, number] | null;
   dark: boolean;
+  /** The values are CPU time: shown as cores in use. */
+  cpu: boolean;
   onRange(fromMs: number, untilMs: number): void;
 }
 
 const HEIGHT = 84;
 
 /** The total over time. Dragging over it chooses the time. */
-export function SeriesChart({ series, window: range, dark, onRange }: Props) {
+export function SeriesChart({ series, window: range, dark, cpu: isCpu, onRange }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const choose = useRef(onRange);
   choose.current = onRange;
   const unit = series?.unit ?? "";
+  const cpu = isCpu && unit === "nanoseconds";
 
   // The library is in the same file but runs only now: it costs some 25 ms that the first flame graph need not wait for.
   const [Plot, setPlot] = useState<typeof uPlot | null>(null);
@@ -29,7 +32,7 @@ export function SeriesChart({ series, window: range, dark, onRange }: Props) {
   }, [wanted]);
   useEffect(() => {
     if (!Plot) return;
-    const made = new Plot(options(Plot, host.current!, dark, unit, (a, b) => choose.current(a, b)), [[], []], host.current!);
+    const made = new Plot(options(Plot, host.current!, dark, sayOf(unit, cpu), (a, b) => choose.current(a, b)), [[], []], host.current!);
     plot.current = made;
     const watch = new ResizeObserver(() => made.setSize({ width: host.current!.clientWidth, height: HEIGHT }));
     watch.observe(host.current!);
@@ -37,12 +40,12 @@ export function SeriesChart({ series, window: range, dark, onRange }: Props) {
       watch.disconnect();
       made.destroy();
     };
-  }, [dark, unit, Plot]);
+  }, [dark, unit, cpu, Plot]);
   useEffect(() => {
     if (!plot.current || !series || !range) return;
-    plot.current.setData(columns(series, range), false);
+    plot.current.setData(columns(series, range, cpu), false);
     plot.current.setScale("x", { min: range[0] / 1e3, max: range[1] / 1e3 });
-  }, [series, range, dark, unit, Plot]);
+  }, [series, range, dark, unit, cpu, Plot]);
 
   const sum = series?.series.reduce((n, s) => n + s.points.reduce((m, p) => m + p[1], 0), 0) ?? 0;
   const words = range && series
@@ -52,7 +55,7 @@ export function SeriesChart({ series, window: range, dark, onRange }: Props) {
 }
 
 /** One line of sums over all series; steps without a value are gaps of 0. */
-function columns(series: Series, [from, until]: readonly [number, number]): [number[], number[]] {
+function columns(series: Series, [from, until]: readonly [number, number], cpu: boolean): [number[], number[]] {
   const sums = new Map<number, number>();
   const step = Math.max(1, series.step_ms);
   for (const s of series.series) for (const [t, v] of s.points) sums.set(t, (sums.get(t) ?? 0) + v);
@@ -61,10 +64,16 @@ function columns(series: Series, [from, until]: readonly [number, number]): [num
   for (let t = first; t <= until; t += step) if (!sums.has(t)) sums.set(t, 0);
   for (let t = first - step; t >= from; t -= step) sums.set(t, 0);
   const all = [...sums.entries()].sort((a, b) => a[0] - b[0]);
-  return [all.map(([t]) => t / 1e3), all.map(([, v]) => v)];
+  const scale = cpu ? 1 / (step * 1e6) : 1;
+  return [all.map(([t]) => t / 1e3), all.map(([, v]) => v * scale)];
 }
 
-function options(Plot: typeof uPlot, host: HTMLElement, dark: boolean, unit: string, choose: (from: number, until: number) => void): uPlot.Options {
+/** CPU time over clock time is a number of cores; other values stand for themselves. */
+function sayOf(unit: string, cpu: boolean): (v: number) => string {
+  return cpu ? (v) => `${Number(v.toPrecision(3))} ${v === 1 ? "core" : "cores"}` : (v) => formatValue(v, unit);
+}
+
+function options(Plot: typeof uPlot, host: HTMLElement, dark: boolean, say: (v: number) => string, choose: (from: number, until: number) => void): uPlot.Options {
   const ink = dark ? "#9aa4b0" : "#57606a";
   const line = dark ? "#6cb2ff" : "#0b5cad";
   const grid = { stroke: dark ? "#232a33" : "#e8ebef", width: 1 };
@@ -73,12 +82,12 @@ function options(Plot: typeof uPlot, host: HTMLElement, dark: boolean, unit: str
     width: Math.max(50, host.clientWidth),
     height: HEIGHT,
     legend: { show: false },
-    padding: [8, 12, 0, 0],
+    padding: [8, 22, 0, 0],
     cursor: { drag: { x: true, y: false, setScale: false, dist: 4 }, points: { size: 6 }, y: false },
-    scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] } },
+    scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1e-9] } },
     axes: [
       { stroke: ink, grid, ticks: { show: false }, size: 22, gap: 4, font, values: clockTicks },
-      { stroke: ink, grid, ticks: { show: false }, size: 58, gap: 6, font, space: 26, values: (_, at) => at.map((v) => (v === 0 ? "0" : formatValue(v, unit))) },
+      { stroke: ink, grid, ticks: { show: false }, size: 58, gap: 6, font, space: 26, values: (_, at) => at.map((v) => (v === 0 ? "0" : v < 1e-9 ? "" : say(v))) },
     ],
     series: [{}, { stroke: line, width: 1.25, fill: dark ? "rgb(108 178 255 / 0.18)" : "rgb(11 92 173 / 0.14)", points: { show: false }, paths: Plot.paths.stepped!({ align: 1 }) }],
     hooks: {

@@ -45,9 +45,11 @@ export function Toolbar({ view, types, change, theme, onTheme, onHelp }: Props) 
 }
 
 function TypePicker({ view, types, onChange }: { view: View; types: ProfileType[] | null; onChange(t: string): void }) {
-  const known = types?.some((t) => t.id === view.type) ?? false;
+  // A link may name the sample type alone.
+  const alike = types?.filter((t) => t.id === view.type || t.sample_type === view.type) ?? [];
+  const known = alike.length === 1;
   return (
-    <select class="field type" aria-label="Profile type" value={view.type} onChange={(e) => onChange(e.currentTarget.value)} data-testid="type">
+    <select class="field type" aria-label="Profile type" value={known ? alike[0]!.id : view.type} onChange={(e) => onChange(e.currentTarget.value)} data-testid="type">
       {!known && <option value={view.type}>{view.type === "" ? "no profile types" : printable(view.type.split(":")[1] ?? view.type)}</option>}
       {types?.map((t) => <option key={t.id} value={t.id}>{printable(typeWords(t, types))}</option>)}
     </select>

@@ -69,8 +69,7 @@ export function TopTable({ model, theme, sort, keep, selected, onSort, onSelect 
                 onClick={() => onSelect(name)}
               >
                 <td role="gridcell" class="name" title={model.fullName(id)}>
-                  <span class="swatch" style={{ background: swatch(theme, model.hueOf[id]!) }} />
-                  {model.shortName(id)}
+                  <Name model={model} id={id} colour={swatch(theme, model.hueOf[id]!)} />
                 </td>
                 <Cost model={model} value={model.top.self[id]!} colour={swatch(theme, model.hueOf[id]!)} />
                 <Cost model={model} value={model.top.total[id]!} colour={swatch(theme, model.hueOf[id]!)} />
@@ -89,9 +88,22 @@ export function swatch(theme: Theme, hue: number): string {
   return css(shade(theme.hues[hue]!, 5, theme.dark));
 }
 
+/** Swatch, path and function: when room is short the path gives way, the function stays. */
+export function Name({ model, id, colour }: { model: Model; id: number; colour: string }) {
+  const [path, own] = model.splitName(id);
+  return (
+    <span class="fn">
+      <span class="swatch" style={{ background: colour }} />
+      {path && <span class="fn-path">{path}</span>}
+      <span class="fn-own">{own}</span>
+    </span>
+  );
+}
+
 /** Value, percent, and a bar of that percent behind them. */
 export function Cost({ model, value, colour }: { model: Model; value: number; colour: string }) {
   const share = model.total > 0 ? Math.min(1, value / model.total) : 0;
+  if (value === 0) return <td role="gridcell" class="cost zero">0</td>;
   return (
     <td role="gridcell" class="cost">
       <span class="bar" style={{ width: `${100 * share}%`, background: colour }} />

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { findKey, followNames, namesTo, nodeKey, type Theme } from "../flame/index.ts";
 import { heavyPath, unfold, type Line } from "../model/calltree.ts";
 import type { Model } from "../model/model.ts";
-import { Cost, Gap, swatch } from "./top.tsx";
+import { Cost, Gap, Name, swatch } from "./top.tsx";
 import { useVirtual } from "./virtual.ts";
 
 interface Props {
@@ -117,7 +117,7 @@ function Row({ model, theme, line, index, active, isOpen, match, onToggle, onFoc
   return (
     <tr
       role="row"
-      class={match ? "matched" : ""}
+      class={match ? "hit" : ""}
       aria-rowindex={index + 2}
       aria-level={line.level}
       aria-posinset={line.position}
@@ -130,9 +130,10 @@ function Row({ model, theme, line, index, active, isOpen, match, onToggle, onFoc
       onClick={onToggle}
     >
       <td role="gridcell" class="name" title={model.fullName(id)} style={{ paddingLeft: `${8 + Math.min(line.level - 1, 40) * 12}px` }}>
-        <span class="twist" aria-hidden="true">{line.children === 0 ? "" : isOpen ? "▾" : "▸"}</span>
-        <span class="swatch" style={{ background: colour }} />
-        {model.shortName(id)}
+        <span class="line">
+          <span class="twist" aria-hidden="true">{line.children === 0 ? "" : isOpen ? "▾" : "▸"}</span>
+          <Name model={model} id={id} colour={colour} />
+        </span>
       </td>
       <Cost model={model} value={Math.max(0, model.layout.columns.self[line.node]!)} colour={colour} />
       <Cost model={model} value={model.layout.total[line.node]!} colour={colour} />

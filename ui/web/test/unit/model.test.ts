@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { layout } from "../../src/flame/index.ts";
 import { heavyPath, unfold } from "../../src/model/calltree.ts";
 import { formatCount, formatPercent, formatValue } from "../../src/model/format.ts";
-import { printable, shorten, spellings } from "../../src/model/names.ts";
+import { printable, shorten, spellings, tail } from "../../src/model/names.ts";
 import { classify, markKernel, ORIGINS } from "../../src/model/origin.ts";
 import { decodeTree } from "../../src/model/pltr.ts";
 import { compile, exactly } from "../../src/model/search.ts";
@@ -86,7 +86,8 @@ test("names lose hash and generics and keep crate and function", () => {
     ["std::ops::FnOnce::call_once{{vtable.shim}}::h0123456789abcdef", "std::ops::FnOnce::call_once{{vtable.shim}}"],
     ["main.(*Server).ServeHTTP", "main.(*Server).ServeHTTP"],
     ["malloc", "malloc"],
-    ["", ""],
+    ["operator<(a, b)", "operator<(a, b)"],
+    ["", "(no name)"],
   ];
   for (const [full, short] of cases) assert.equal(shorten(full), short);
 });
@@ -95,7 +96,15 @@ test("spellings grow shorter and end with the function", () => {
   assert.deepEqual(spellings("zlib_rs::deflate::algorithm::slow::deflate_slow"), [
     "zlib_rs::deflate::algorithm::slow::deflate_slow", "zlib_rs::…::slow::deflate_slow", "zlib_rs::…::deflate_slow", "deflate_slow",
   ]);
+  assert.equal(spellings("checkout::routes::cart::{{closure}}::{{closure}}").at(-1), "cart::{{closure}}::{{closure}}");
+  assert.equal(tail("checkout::routes::cart::{{closure}}"), "routes::cart::{{closure}}");
   assert.deepEqual(spellings("github.com/acme/shop/cart.(*Cart).Total").at(-1), "cart.(*Cart).Total");
+});
+
+test("names made to cost time are handled at once", () => {
+  for (const part of ["{{x}}::", "<a as ", "a<b::", "::", "<<>::"]) {
+    for (const name of [part.repeat(300), part.repeat(100_000), `<${part.repeat(250)}>::f`]) assert.ok(spellings(name)[0]!.length <= 2100);
+  }
 });
 
 test("characters that deceive are shown as escapes", () => {
