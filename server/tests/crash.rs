@@ -1,0 +1,180 @@
+//! kill -9 under load: what was acknowledged is there, once, whatever index is used.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use common::{SECOND, T0, WINDOW, get, profile, push_path, try_request, wait_ready};
+use pilotlight_server::Server;
+
+const KILLS: u64 = 50;
+const SENDERS: u64 = 4;
+const FOLDER: &str = "PILOTLIGHT_CRASH_FOLDER";
+const REBUILD: &str = "PILOTLIGHT_CRASH_REBUILD";
+
+/// Not a test of its own: the child that gets killed.
+#[test]
+#[ignore = "started by the crash test"]
+fn server_child() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let mut config = common::config(Path::new(&folder));
+    config.maintenance = Some(common::busy_maintenance());
+    config.rebuild_index = std::env::var_os(REBUILD).is_some();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let running = Server::start(config).await.unwrap();
+        println!("\nADDRESS {}", running.local_addr());
+        std::future::pending::<()>().await;
+    });
+}
+
+fn start(folder: &Path, rebuild: bool) -> (Child, SocketAddr) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "server_child", "--nocapture"]);
+    command
+        .env(FOLDER, folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    if rebuild {
+        command.env(REBUILD, "1");
+    }
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let address = lines.map_while(Result::ok).find_map(|line| {
+        line.strip_prefix("ADDRESS ")
+            .map(|address| address.parse().unwrap())
+    });
+    let address = address.expect("the child says where it listens");
+    wait_ready(address);
+    (child, address)
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The `n`th push of a sender: a function of its own, so that the answer tells each push apart.
+fn name(sender: u64, n: u64) -> String {
+    format!("push_{sender}_{n}")
+}
+
+fn send(address: SocketAddr, sender: u64, n: u64) -> bool {
+    let time = T0 + (n as i64) * SECOND;
+    let body = profile(time, &[(&["main", &name(sender, n)], 10_000_000)]);
+    let path = push_path(&format!(
+        "{{service_name=\"s{}\",sender=\"{sender}\"}}",
+        sender % 2
+    ));
+    // Odd senders rely on content + series + time, even ones name their requests.
+    let header = match sender % 2 {
+        0 => format!("X-Pilotlight-Request-Id: {sender}-{n}\r\n"),
+        _ => String::new(),
+    };
+    try_request(address, "POST", &path, &header, &body).is_ok_and(|answer| answer.status == 200)
+}
+
+/// Sends until told to stop or until the server is gone. A push without an answer is sent again
+/// in the next round: it may have been stored.
+fn sender(address: SocketAddr, sender: u64, next: &AtomicU64, stop: &AtomicBool) {
+    while !stop.load(Relaxed) {
+        let n = next.load(Relaxed);
+        if !send(address, sender, n) {
+            return;
+        }
+        next.store(n + 1, Relaxed);
+    }
+}
+
+fn stored(address: SocketAddr) -> BTreeMap<String, i64> {
+    let answer = get(address, &format!("/api/v1/top?type=samples&{WINDOW}")).json();
+    assert_eq!(answer["partial"], false, "{}", answer["problems"]);
+    let rows = answer["rows"].as_array().unwrap().iter();
+    rows.map(|row| {
+        (
+            row["name"].as_str().unwrap().to_owned(),
+            row["self"].as_i64().unwrap(),
+        )
+    })
+    .filter(|(name, _)| name != "main")
+    .collect()
+}
+
+fn check(address: SocketAddr, acknowledged: &[AtomicU64]) -> u64 {
+    let stored = stored(address);
+    let mut count = 0;
+    for (sender, next) in acknowledged.iter().enumerate() {
+        for n in 0..next.load(Relaxed) {
+            let name = name(sender as u64, n);
+            assert_eq!(stored.get(&name), Some(&1), "{name} was acknowledged");
+            count += 1;
+        }
+    }
+    for (name, value) in stored {
+        assert_eq!(value, 1, "{name} is counted twice");
+    }
+    count
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_or_doubled_by_fifty_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    let next: Vec<AtomicU64> = (0..SENDERS).map(|_| AtomicU64::new(0)).collect();
+    let began = Instant::now();
+    let mut random = 0x9e37_79b9_u64;
+    for round in 0..KILLS {
+        let (child, address) = start(folder.path(), false);
+        if round % 10 == 9 {
+            check(address, &next);
+        }
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for (id, next) in next.iter().enumerate() {
+                let stop = &stop;
+                scope.spawn(move || sender(address, id as u64, next, stop));
+            }
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            // Now and then long enough for a merge and for the index to reach the disk.
+            let long = if round % 10 == 5 { 1500 } else { 0 };
+            std::thread::sleep(Duration::from_millis(20 + long + (random >> 33) % 250));
+            kill(child);
+            stop.store(true, Relaxed);
+        });
+    }
+    let (child, address) = start(folder.path(), false);
+    let acknowledged = check(address, &next);
+    let status = get(address, "/api/v1/status").json();
+    let tree = get(address, &format!("/api/v1/tree.json?type=cpu&{WINDOW}")).json();
+    kill(child);
+    println!(
+        "{KILLS} kills in {:.1} s, {acknowledged} pushes acknowledged, all stored once; {} of {} \
+         headers came from the index",
+        began.elapsed().as_secs_f64(),
+        status["recovery"]["from_index"],
+        status["recovery"]["segments_found"],
+    );
+    assert!(
+        acknowledged > KILLS,
+        "the senders hardly got through: {acknowledged}"
+    );
+
+    let (child, address) = start(folder.path(), true);
+    assert_eq!(
+        get(address, "/api/v1/status").json()["recovery"]["from_index"],
+        0
+    );
+    check(address, &next);
+    let rebuilt = get(address, &format!("/api/v1/tree.json?type=cpu&{WINDOW}")).json();
+    kill(child);
+    assert_eq!(rebuilt, tree, "a rebuilt index gives the same answer");
+}
