@@ -270,8 +270,8 @@ pub(crate) fn read_group(place: String, value: &Value, problems: &Problems) -> G
     let mut labels = Labels::new();
     for (name, place, value) in group.entries("labels") {
         match scalar(value) {
-            Some(value) => labels.set(name, value),
-            None => problems.add(&place, "must be a text"),
+            Ok(value) => labels.set(name, value),
+            Err(problem) => problems.add(&place, problem),
         }
     }
     group.finish(|_| None);

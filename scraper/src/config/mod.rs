@@ -86,8 +86,16 @@ impl Config {
 }
 
 /// YAML as a JSON value; JSON is YAML too.
+///
+/// `y`, `no` and `007` stay texts, as they do where Prometheus reads them into strings.
 pub(crate) fn parse_yaml(text: &str) -> Result<Value, String> {
-    serde_saphyr::from_str(text).map_err(|error| format!("not valid YAML: {error}"))
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        underscored_numbers_as_strings: true,
+    };
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| format!("not valid YAML: {error}"))
 }
 
 fn read_file(value: &Value, folder: &Path, others: &[&'static str], problems: &Problems) -> Config {

@@ -77,14 +77,10 @@ impl<'a> Section<'a> {
         self.map?.get(key).filter(|value| !value.is_null())
     }
 
-    /// A scalar as text, as Go's YAML reads numbers into strings.
+    /// A text; whole numbers pass as Go's YAML reads them into strings.
     pub fn text(&mut self, key: &'static str) -> Option<String> {
         let value = self.value(key)?;
-        let text = scalar(value);
-        if text.is_none() {
-            self.problem(key, format!("must be a text, not {}", kind(value)));
-        }
-        text
+        self.parsed(key, scalar(value))
     }
 
     /// A whole number from 0.
@@ -185,20 +181,22 @@ pub fn texts(list: Vec<(String, &Value)>, problems: &Problems) -> Vec<String> {
     let mut out = Vec::with_capacity(list.len());
     for (place, value) in list {
         match scalar(value) {
-            Some(text) => out.push(text),
-            None => problems.add(&place, format!("must be a text, not {}", kind(value))),
+            Ok(text) => out.push(text),
+            Err(problem) => problems.add(&place, problem),
         }
     }
     out
 }
 
-/// A scalar as text.
-pub fn scalar(value: &Value) -> Option<String> {
+/// A text, or a whole number as text. Whether `1.10` was meant as a number cannot be seen any more: it needs quotes.
+pub fn scalar(value: &Value) -> Result<String, String> {
     match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(truth) => Some(truth.to_string()),
-        _ => None,
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) if !number.is_f64() => Ok(number.to_string()),
+        Value::Number(_) | Value::Bool(_) => {
+            Err(format!("is read as {}; write it in quotes", kind(value)))
+        }
+        _ => Err(format!("must be a text, not {}", kind(value))),
     }
 }
 

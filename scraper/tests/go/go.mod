@@ -1,0 +1,3 @@
+module pilotlight.example/busy
+
+go 1.21
