@@ -1,53 +1,235 @@
-//! Captures that several clients share. A stand-in until the sampler lands: a profile that holds
-//! the true times and no sample.
+//! Captures: several at once share one stream of samples.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pilotlight_profile::{Profile, ProfileBuilder};
+use pilotlight_profile::{FunctionId, LocationId, Mapping, MappingId, Profile, ProfileBuilder};
+use pilotlight_unwind::Module;
 
-pub(crate) static STARTED: AtomicBool = AtomicBool::new(false);
+use crate::aggregate::{Aggregate, Frame};
+use crate::engine::{self, Engine};
+use crate::{Error, symbols};
 
+pub(crate) use crate::Error as CaptureError;
+
+/// A capture in progress; dropped without [`Capture::finish`], it is thrown away.
+///
+/// ```no_run
+/// let capture = pilotlight::Capture::begin()?;
+/// // … what is to be measured …
+/// let profile = capture.finish();
+/// # Ok::<(), pilotlight::Error>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct Subscription {
-    wall: SystemTime,
-    start: Instant,
+pub struct Capture {
+    engine: Arc<Engine>,
+    id: Option<u64>,
+    began: Instant,
+    began_at: SystemTime,
 }
 
-#[derive(Debug)]
-pub(crate) struct CaptureError;
+/// What `/debug/pprof/profile` holds while it waits.
+pub(crate) type Subscription = Capture;
 
-impl std::fmt::Display for CaptureError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("pilotlight is not started: call pilotlight::start and keep its guard")
-    }
-}
-
+/// Begins a capture.
 pub(crate) fn subscribe() -> Result<Subscription, CaptureError> {
-    let started = STARTED.load(Ordering::Relaxed);
-    let subscription = Subscription {
-        wall: SystemTime::now(),
-        start: Instant::now(),
-    };
-    started.then_some(subscription).ok_or(CaptureError)
+    Capture::begin()
 }
 
-impl Subscription {
-    pub(crate) fn finish(self) -> Profile {
-        let mut builder = ProfileBuilder::new();
-        builder.sample_type("samples", "count");
-        builder.sample_type("cpu", "nanoseconds");
-        builder.period("cpu", "nanoseconds", 1_000_000_000 / 97);
-        let since_epoch = self.wall.duration_since(SystemTime::UNIX_EPOCH);
-        let nanoseconds = |time: std::time::Duration| time.as_nanos() as i64;
-        builder.time(
-            nanoseconds(since_epoch.unwrap_or_default()),
-            nanoseconds(self.start.elapsed()),
-        );
-        builder.finish()
+impl Capture {
+    /// Begins a capture of CPU time; returns when all threads have timers.
+    ///
+    /// # Errors
+    /// When pilotlight does not run in this process.
+    pub fn begin() -> Result<Capture, Error> {
+        let engine = engine::current()?;
+        let id = engine.begin()?;
+        Ok(Capture {
+            engine,
+            id: Some(id),
+            began: Instant::now(),
+            began_at: SystemTime::now(),
+        })
+    }
+
+    /// Ends the capture: samples/count and cpu/nanoseconds, with names and lines on every location.
+    #[must_use]
+    pub fn finish(mut self) -> Profile {
+        let duration = self.began.elapsed();
+        let aggregate = match self.id.take() {
+            Some(id) => self.engine.end(id),
+            None => Aggregate::new(0),
+        };
+        profile_of(&aggregate, &self.engine, self.began_at, duration)
     }
 }
 
-pub(crate) fn resolve_symbol(_pc: u64) -> Option<String> {
-    None
+impl Drop for Capture {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.engine.end(id);
+        }
+    }
+}
+
+/// Captures CPU time for `duration`, and returns the profile: samples/count and cpu/nanoseconds.
+///
+/// # Errors
+/// When pilotlight does not run in this process.
+pub fn capture(duration: Duration) -> Result<Profile, Error> {
+    let subscription = subscribe()?;
+    std::thread::sleep(duration);
+    Ok(subscription.finish())
+}
+
+/// The function at an address of this process.
+pub(crate) fn resolve_symbol(address: u64) -> Option<String> {
+    let modules = crate::modules::loaded(&[]);
+    let holds = |module: &&Arc<Module>| {
+        let inside =
+            |s: &pilotlight_unwind::Segment| s.executable && (s.start..s.limit).contains(&address);
+        module.segments.iter().any(inside)
+    };
+    let module = modules.iter().find(holds)?;
+    symbols::frames(module, address)
+        .into_iter()
+        .next()
+        .map(|frame| frame.function)
+}
+
+fn profile_of(
+    aggregate: &Aggregate,
+    engine: &Engine,
+    began_at: SystemTime,
+    duration: Duration,
+) -> Profile {
+    let mut builder = ProfileBuilder::new();
+    let period_ns = engine.period.as_nanos() as i64;
+    builder.sample_type("samples", "count");
+    builder.sample_type("cpu", "nanoseconds");
+    builder.period("cpu", "nanoseconds", period_ns);
+    let since_epoch = began_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    builder.time(since_epoch.as_nanos() as i64, duration.as_nanos() as i64);
+    let mut names = Names::new(&mut builder, aggregate.modules());
+    let locations: Vec<LocationId> = aggregate
+        .frames()
+        .iter()
+        .map(|frame| names.location(frame))
+        .collect();
+    let mut stack = Vec::new();
+    aggregate.each_stack(|frames, _, expiries| {
+        stack.clear();
+        stack.extend(frames.iter().map(|&frame| locations[frame as usize]));
+        let stack = builder.stack(&stack);
+        let expiries = expiries as i64;
+        builder.sample(stack, Default::default(), &[expiries, expiries * period_ns]);
+    });
+    builder.finish()
+}
+
+/// Turns frames into locations with names and mappings.
+struct Names<'a> {
+    builder: &'a mut ProfileBuilder,
+    modules: &'a [Arc<Module>],
+    /// By module and segment.
+    mappings: HashMap<(u32, usize), MappingId>,
+}
+
+impl<'a> Names<'a> {
+    fn new(builder: &'a mut ProfileBuilder, modules: &'a [Arc<Module>]) -> Names<'a> {
+        let mut names = Names {
+            builder,
+            modules,
+            mappings: HashMap::new(),
+        };
+        // Readers take the first mapping for the program itself.
+        let exe = std::env::current_exe().unwrap_or_default();
+        let own = modules
+            .iter()
+            .position(|m| m.path == exe.as_os_str().as_encoded_bytes());
+        if let Some(own) = own {
+            let code = modules[own]
+                .segments
+                .iter()
+                .position(|segment| segment.executable);
+            names.mapping(own as u32, code.unwrap_or(0));
+        }
+        names
+    }
+
+    fn location(&mut self, frame: &Frame) -> LocationId {
+        match *frame {
+            Frame::Code { module, address } => self.code(module, address),
+            Frame::Unknown { address } => self.named("[unknown]", address),
+            Frame::Truncated => self.named("[truncated]", 0),
+            Frame::BetweenTicks => self.named("[ended between two ticks]", 0),
+            Frame::Unseen => self.named("[ended unseen]", 0),
+            Frame::OverBudget => self.named("[over the memory budget]", 0),
+        }
+    }
+
+    fn code(&mut self, id: u32, address: u64) -> LocationId {
+        let module = &self.modules[id as usize];
+        let holds = |s: &pilotlight_unwind::Segment| (s.start..s.limit).contains(&address);
+        let segment = module.segments.iter().position(holds).unwrap_or(0);
+        let mapping = self.mapping(id, segment);
+        let frames = symbols::frames(module, address);
+        let mut lines: Vec<(FunctionId, i64)> = frames
+            .iter()
+            .map(|frame| (self.function(frame), frame.line.unwrap_or(0).into()))
+            .collect();
+        if lines.is_empty() {
+            let path = String::from_utf8_lossy(&module.path);
+            let binary = path.rsplit('/').next().unwrap_or(&path);
+            let offset = address.wrapping_sub(module.base_avma);
+            lines.push((self.plain(&format!("{binary}+{offset:#x}")), 0));
+        }
+        self.builder.location(Some(mapping), address, &lines)
+    }
+
+    fn mapping(&mut self, id: u32, segment: usize) -> MappingId {
+        if let Some(&mapping) = self.mappings.get(&(id, segment)) {
+            return mapping;
+        }
+        let module = &self.modules[id as usize];
+        let build_id: String = module
+            .build_id
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let place = module.segments.get(segment);
+        let mapping = Mapping {
+            start: place.map_or(module.start_avma, |segment| segment.start),
+            limit: place.map_or(module.end_avma, |segment| segment.limit),
+            offset: place.map_or(0, |segment| segment.file_offset),
+            file: self.builder.string(&module.path),
+            build_id: self.builder.string(build_id.as_bytes()),
+            // Every location gets a line below; what has no name gets the binary and the offset.
+            has_functions: true,
+            ..Mapping::default()
+        };
+        let mapping = self.builder.mapping(mapping);
+        self.mappings.insert((id, segment), mapping);
+        mapping
+    }
+
+    fn function(&mut self, frame: &symbols::Frame) -> FunctionId {
+        let name = self.builder.string(frame.function.as_bytes());
+        let system_name = self.builder.string(frame.system_name.as_bytes());
+        let file = self
+            .builder
+            .string(frame.file.as_deref().unwrap_or_default().as_bytes());
+        self.builder.function(name, system_name, file, 0)
+    }
+
+    fn plain(&mut self, name: &str) -> FunctionId {
+        let name = self.builder.string(name.as_bytes());
+        self.builder.function(name, name, Default::default(), 0)
+    }
+
+    fn named(&mut self, name: &str, address: u64) -> LocationId {
+        let function = self.plain(name);
+        self.builder.location(None, address, &[(function, 0)])
+    }
 }

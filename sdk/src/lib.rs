@@ -1,69 +1,133 @@
-//! Continuous profiling of a Rust service: one dependency, one line, /debug/pprof.
+//! Continuous profiling of a Rust service: one dependency, one line, `/debug/pprof`.
+//!
+//! ```no_run
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let _pilotlight = pilotlight::start("checkout")?;
+//!     // go tool pprof -top 'http://127.0.0.1:6060/debug/pprof/profile?seconds=5'
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # What it costs
+//! Nothing is sampled until somebody asks. During a capture each thread is interrupted 97 times per
+//! second of its CPU time, for a few microseconds. Two sleeping threads, a ring of 2 MiB that is
+//! touched as it is used, and the unwind tables of what is loaded are all that it keeps.
+//!
+//! # What it cannot see
+//! - Time that threads wait: this is CPU time only.
+//! - Above the kernel's tick (often 250 Hz) stacks get no finer: several expiries come with one
+//!   signal, and are counted as such.
+//! - Inlined functions and lines need debug information (`debug = "line-tables-only"`).
+//! - Threads that other languages' libraries start are found within 20 ms. What ran before, or in a
+//!   thread that nobody saw, is shown under `[ended unseen]`.
+//!
+//! # What it does in your process
+//! It installs a handler for SIGPROF and leaves it there for good (a late signal would otherwise
+//! kill the process), forwards signals that are not its own, and defines `pthread_create`, which
+//! notes the thread and calls libc's. It never uses libgcc's unwinder: panics are safe.
+//!
+//! # Who is responsible for what
+//! | module | job |
+//! |---|---|
+//! | `config` | settings, environment, errors |
+//! | `engine` | the background thread: arms timers while somebody captures, drains the ring |
+//! | `threads` | which threads there are, their timers, the account of their CPU time |
+//! | `handler` | what runs in the signal; its README lists what that may do |
+//! | `ring` | from handlers to the background thread |
+//! | `modules` | snapshot of what is loaded |
+//! | `aggregate` | samples added up by stack |
+//! | `capture`, `symbols` | stacks to a profile with names and lines |
+//! | [`http`] | `/debug/pprof/`, as pure functions and as a small server |
+//! | `stats` | what happened to every signal |
 
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+compile_error!("pilotlight runs on x86_64 Linux with glibc so far");
+
+mod aggregate;
 #[cfg(feature = "axum")]
 pub mod axum;
 mod capture;
+mod config;
+mod engine;
+mod handler;
 pub mod http;
 #[cfg(feature = "hyper")]
 pub mod hyper;
+mod modules;
+mod ring;
+mod stats;
+mod symbols;
+mod threads;
 
-use std::net::TcpListener;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
-/// Keeps the sampler and the listener; dropping it ends both.
+pub use capture::{Capture, capture};
+pub use config::{Config, Error};
+pub use pilotlight_profile::Profile;
+pub use stats::{Stats, stats};
+
+/// Keeps profiling possible; dropping it ends the listener and the captures.
 #[derive(Debug)]
 #[must_use = "dropping the guard stops everything at once"]
 pub struct Guard {
-    _server: Option<http::ServerHandle>,
+    server: Option<http::ServerHandle>,
+    engine: Option<Arc<engine::Engine>>,
+}
+
+impl Guard {
+    fn new(engine: Arc<engine::Engine>, server: Option<http::ServerHandle>) -> Guard {
+        Guard {
+            server,
+            engine: Some(engine),
+        }
+    }
+
+    /// Switched off by `PILOTLIGHT_ENABLED`.
+    fn off() -> Guard {
+        Guard {
+            server: None,
+            engine: None,
+        }
+    }
+
+    /// Where `/debug/pprof/` is served.
+    #[must_use]
+    pub fn address(&self) -> Option<std::net::SocketAddr> {
+        self.server.as_ref().map(http::ServerHandle::address)
+    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        capture::STARTED.store(false, Ordering::Relaxed);
-    }
-}
-
-/// How to start.
-#[derive(Debug, Clone)]
-pub struct Config {
-    listen: Option<String>,
-}
-
-impl Config {
-    /// Listens on `PILOTLIGHT_LISTEN`, by default 127.0.0.1:6060.
-    pub fn new(_name: &str) -> Self {
-        let listen = std::env::var("PILOTLIGHT_LISTEN");
-        Config {
-            listen: Some(listen.unwrap_or_else(|_| "127.0.0.1:6060".into())),
+        // The server first: its captures end while samples still flow.
+        self.server = None;
+        if let Some(engine) = self.engine.take() {
+            engine.stop();
         }
     }
-
-    /// Opens no port: the service mounts the routes itself.
-    pub fn no_listener(self) -> Self {
-        Config { listen: None }
-    }
-
-    /// Starts sampling and serving.
-    ///
-    /// # Errors
-    /// When the address cannot be listened on.
-    pub fn start(self) -> std::io::Result<Guard> {
-        let server = self.listen.map(|address| {
-            let listener = TcpListener::bind(address)?;
-            println!("pilotlight: http://{}/debug/pprof/", listener.local_addr()?);
-            http::serve(listener)
-        });
-        capture::STARTED.store(true, Ordering::Relaxed);
-        Ok(Guard {
-            _server: server.transpose()?,
-        })
-    }
 }
 
-/// Starts with the defaults; see [`Config`].
+/// Makes this process profile itself on demand, at `http://127.0.0.1:6060/debug/pprof/` or where
+/// `PILOTLIGHT_LISTEN` says. More settings: [`Config`].
 ///
 /// # Errors
-/// As [`Config::start`].
-pub fn start(name: &str) -> std::io::Result<Guard> {
-    Config::new(name).start()
+/// When the address is taken, an environment variable makes no sense, or it runs already.
+pub fn start(service: &str) -> Result<Guard, Error> {
+    Config::new(service).start()
+}
+
+/// For tests of this crate: facts about the inside.
+#[doc(hidden)]
+pub mod testing {
+    /// Handlers that run at this moment.
+    #[must_use]
+    pub fn handlers_running() -> u32 {
+        crate::handler::running()
+    }
+
+    /// What a signal must carry to be taken for one of ours; send it with `rt_tgsigqueueinfo`.
+    #[must_use]
+    pub fn signal_value() -> u64 {
+        u64::from(crate::handler::TOKEN) << 32
+    }
 }

@@ -112,7 +112,6 @@ impl Shared {
 }
 
 fn accept_until_woken(listener: &TcpListener, woken: &UnixStream, shared: &Arc<Shared>) {
-    block_sampling_signal();
     loop {
         let mut polls = [listener.as_raw_fd(), woken.as_raw_fd()].map(|fd| libc::pollfd {
             fd,
@@ -195,16 +194,5 @@ impl Drop for Registration {
             .connections
             .retain(|(id, _)| *id != self.id);
         self.shared.changed.notify_all();
-    }
-}
-
-/// Sampling is for the service's own threads. Threads started from here inherit the mask.
-fn block_sampling_signal() {
-    // SAFETY: the set is plain data, emptied before use; a null old set is allowed.
-    unsafe {
-        let mut set = std::mem::zeroed::<libc::sigset_t>();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGPROF);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
     }
 }

@@ -1,0 +1,250 @@
+//! How to start, and what can go wrong.
+
+use std::fmt;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use crate::{Guard, engine, http};
+
+/// How to start. Environment variables override what the program says:
+/// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_LISTEN` (address or `none`),
+/// `PILOTLIGHT_FREQUENCY_HZ`.
+///
+/// ```no_run
+/// let _pilotlight = pilotlight::Config::new("checkout").frequency_hz(199).start()?;
+/// # Ok::<(), pilotlight::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) service: String,
+    pub(crate) frequency_hz: u32,
+    pub(crate) listen: Option<String>,
+    pub(crate) max_depth: usize,
+    pub(crate) ring_bytes: usize,
+    pub(crate) budget_bytes: usize,
+}
+
+/// Samples per second of CPU time; prime, so as not to beat with periodic work.
+const DEFAULT_FREQUENCY_HZ: u32 = 97;
+/// Where `/debug/pprof/` is served unless told otherwise.
+const DEFAULT_LISTEN: &str = "127.0.0.1:6060";
+/// Frames kept of a stack at most.
+pub(crate) const MAX_DEPTH: usize = 1024;
+
+impl Config {
+    /// The defaults: 97 Hz, `127.0.0.1:6060`, 1,024 frames.
+    #[must_use]
+    pub fn new(service: &str) -> Config {
+        Config {
+            service: service.to_string(),
+            frequency_hz: DEFAULT_FREQUENCY_HZ,
+            listen: Some(DEFAULT_LISTEN.to_string()),
+            max_depth: MAX_DEPTH,
+            ring_bytes: 2 << 20,
+            budget_bytes: 64 << 20,
+        }
+    }
+
+    /// Samples per second of CPU time, 1 to 10,000. Above the kernel's tick (often 250) several
+    /// expiries come with one signal; sums stay right, stacks get no finer.
+    #[must_use]
+    pub fn frequency_hz(mut self, frequency_hz: u32) -> Config {
+        self.frequency_hz = frequency_hz;
+        self
+    }
+
+    /// Serves `/debug/pprof/` on this address.
+    #[must_use]
+    pub fn listen(mut self, address: &str) -> Config {
+        self.listen = Some(address.to_string());
+        self
+    }
+
+    /// Opens no port: the service mounts the routes itself (features `axum`, `hyper`), or takes
+    /// profiles by [`crate::capture`].
+    #[must_use]
+    pub fn no_listener(mut self) -> Config {
+        self.listen = None;
+        self
+    }
+
+    /// Frames kept of a stack, 1 to 1,024; deeper ones are cut at the root and marked.
+    #[must_use]
+    pub fn max_depth(mut self, frames: usize) -> Config {
+        self.max_depth = frames;
+        self
+    }
+
+    /// Bytes between handlers and aggregator, default 2 MiB.
+    #[must_use]
+    pub fn ring_bytes(mut self, bytes: usize) -> Config {
+        self.ring_bytes = bytes;
+        self
+    }
+
+    /// Bytes of distinct stacks a capture may hold, default 64 MiB; beyond it samples are counted
+    /// under `[over the memory budget]`.
+    #[must_use]
+    pub fn budget_bytes(mut self, bytes: usize) -> Config {
+        self.budget_bytes = bytes;
+        self
+    }
+
+    /// Starts. Sampling itself begins with the first capture; until then the cost is nothing but
+    /// one sleeping thread, and one more that accepts connections.
+    ///
+    /// # Errors
+    /// When a setting or an environment variable makes no sense, pilotlight runs already, or the
+    /// address cannot be listened on.
+    pub fn start(self) -> Result<Guard, Error> {
+        let Some(config) = self.overridden()? else {
+            return Ok(Guard::off());
+        };
+        config.check()?;
+        let listener = config.listen.as_deref().map(bind).transpose()?;
+        let engine = engine::start(&config)?;
+        let server = listener
+            .map(http::serve)
+            .transpose()
+            .map_err(Error::Thread)?;
+        Ok(Guard::new(engine, server))
+    }
+
+    /// `None` when the environment switches everything off.
+    fn overridden(mut self) -> Result<Option<Config>, Error> {
+        if let Some(text) = variable("PILOTLIGHT_ENABLED") {
+            match text.as_str() {
+                "true" | "1" | "on" | "yes" => {}
+                "false" | "0" | "off" | "no" => return Ok(None),
+                _ => {
+                    return Err(Error::variable(
+                        "PILOTLIGHT_ENABLED",
+                        &text,
+                        "true or false",
+                    ));
+                }
+            }
+        }
+        if let Some(text) = variable("PILOTLIGHT_FREQUENCY_HZ") {
+            let wrong = |_| Error::variable("PILOTLIGHT_FREQUENCY_HZ", &text, "1 to 10000");
+            self.frequency_hz = text.parse().map_err(wrong)?;
+        }
+        if let Some(text) = variable("PILOTLIGHT_LISTEN") {
+            self.listen = Some(text).filter(|address| address != "none");
+        }
+        Ok(Some(self))
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let setting = |name, value: String, expected| {
+            Err(Error::Setting {
+                name,
+                value,
+                expected,
+            })
+        };
+        if !(1..=10_000).contains(&self.frequency_hz) {
+            return setting("frequency_hz", self.frequency_hz.to_string(), "1 to 10000");
+        }
+        if !(1..=MAX_DEPTH).contains(&self.max_depth) {
+            return setting("max_depth", self.max_depth.to_string(), "1 to 1024");
+        }
+        if !(1 << 16..=1 << 30).contains(&self.ring_bytes) {
+            return setting("ring_bytes", self.ring_bytes.to_string(), "64 KiB to 1 GiB");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn period(&self) -> Duration {
+        Duration::from_nanos(1_000_000_000 / u64::from(self.frequency_hz))
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+fn bind(address: &str) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).map_err(|cause| Error::Listen {
+        address: address.to_string(),
+        cause,
+    })
+}
+
+/// Why pilotlight did not start, or a capture could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting is out of range.
+    Setting {
+        /// Method of [`Config`], or environment variable.
+        name: &'static str,
+        /// What it was.
+        value: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// The address cannot be listened on.
+    Listen {
+        /// As configured.
+        address: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// This process runs pilotlight already.
+    AlreadyStarted,
+    /// Nothing was started, or the guard is gone, or this is a forked child.
+    NotStarted,
+    /// The signal handler cannot be installed.
+    Signal(std::io::Error),
+    /// A thread cannot be made.
+    Thread(std::io::Error),
+    /// The thread that arms timers did not answer.
+    Stalled,
+}
+
+impl Error {
+    fn variable(name: &'static str, value: &str, expected: &'static str) -> Error {
+        Error::Setting {
+            name,
+            value: value.to_string(),
+            expected,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Setting { name, value, expected } => {
+                write!(f, "{name} is `{value}`; it may be {expected}")
+            }
+            Error::Listen { address, cause } => write!(
+                f,
+                "cannot listen on {address} for /debug/pprof/: {cause}; \
+                 set PILOTLIGHT_LISTEN to a free address, or to `none`"
+            ),
+            Error::AlreadyStarted => {
+                f.write_str("pilotlight runs in this process already; drop its guard first")
+            }
+            Error::NotStarted => f.write_str(
+                "pilotlight does not run in this process; call pilotlight::start and keep its guard \
+                 (a forked child must start anew)",
+            ),
+            Error::Signal(cause) => write!(f, "cannot install a handler for SIGPROF: {cause}"),
+            Error::Thread(cause) => write!(f, "cannot start a thread: {cause}"),
+            Error::Stalled => f.write_str("pilotlight's own thread got no CPU time for 10 s"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Listen { cause, .. } | Error::Signal(cause) | Error::Thread(cause) => {
+                Some(cause)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Starting and stopping: one background thread arms timers while somebody captures, drains the
+//! ring into the captures, and keeps the module snapshot true.
+
+use std::collections::HashMap;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pilotlight_unwind::{Module, Modules};
+
+use crate::aggregate::{Aggregate, Frame};
+use crate::config::Config;
+use crate::modules::{LoaderCounts, Snapshot, loaded, loader_counts};
+use crate::ring::Ring;
+use crate::stats::COUNTERS;
+use crate::{Error, handler, symbols, threads};
+
+/// How often the ring is drained and threads are looked for, while armed.
+const TICK: Duration = Duration::from_millis(20);
+/// How long file contents for names are kept after the last capture.
+const KEEP_SYMBOLS: Duration = Duration::from_secs(30);
+/// A background thread that does not answer for so long is stuck.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Looking for threads may take this part of the time.
+const SCAN_SHARE: u32 = 50;
+
+/// The engine of this process, or null. Leaked on purpose: see [`current`].
+static CURRENT: AtomicPtr<Arc<Engine>> = AtomicPtr::new(null_mut());
+
+/// What runs while a guard lives.
+pub(crate) struct Engine {
+    pub(crate) service: String,
+    pub(crate) period: Duration,
+    max_depth: usize,
+    budget_bytes: usize,
+    ring: &'static Ring,
+    state: Mutex<State>,
+    changed: Condvar,
+    next_capture: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct State {
+    captures: HashMap<u64, Aggregate>,
+    /// Timers run.
+    armed: bool,
+    /// The ring was drained this often since armed.
+    drains: u64,
+    stop: bool,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("service", &self.service)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The engine that runs in this process.
+///
+/// # Errors
+/// [`Error::NotStarted`].
+pub(crate) fn current() -> Result<Arc<Engine>, Error> {
+    let engine = CURRENT.load(Ordering::Acquire);
+    // SAFETY: engines are never freed, a few hundred bytes for each start: a reader may hold the
+    // pointer while another thread stops.
+    unsafe { engine.as_ref() }.cloned().ok_or(Error::NotStarted)
+}
+
+/// Starts the background thread and installs the handler.
+pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
+    threads::keep_hook();
+    let engine = Arc::new(Engine {
+        service: config.service.clone(),
+        period: config.period(),
+        max_depth: config.max_depth,
+        budget_bytes: config.budget_bytes,
+        ring: handler::ring(config.ring_bytes),
+        state: Mutex::default(),
+        changed: Condvar::new(),
+        next_capture: AtomicU64::new(0),
+        thread: Mutex::new(None),
+    });
+    let published = Box::into_raw(Box::new(Arc::clone(&engine)));
+    let swapped =
+        CURRENT.compare_exchange(null_mut(), published, Ordering::AcqRel, Ordering::Relaxed);
+    if swapped.is_err() {
+        // SAFETY: nobody else has seen it.
+        drop(unsafe { Box::from_raw(published) });
+        return Err(Error::AlreadyStarted);
+    }
+    let began = handler::install()
+        .map_err(Error::Signal)
+        .and_then(|()| engine.spawn());
+    if let Err(error) = began {
+        CURRENT.store(null_mut(), Ordering::Release);
+        return Err(error);
+    }
+    watch_forks();
+    Ok(engine)
+}
+
+impl Engine {
+    fn spawn(self: &Arc<Self>) -> Result<(), Error> {
+        let engine = Arc::clone(self);
+        let run = move || Background::new(engine).run();
+        let thread = std::thread::Builder::new()
+            .name("pilotlight".into())
+            .spawn(run)
+            .map_err(Error::Thread)?;
+        *lock(&self.thread) = Some(thread);
+        Ok(())
+    }
+
+    /// Ends the background thread; captures in progress keep what they have.
+    pub(crate) fn stop(&self) {
+        lock(&self.state).stop = true;
+        self.changed.notify_all();
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+        CURRENT.store(null_mut(), Ordering::Release);
+    }
+
+    /// Begins a capture; returns when timers run.
+    pub(crate) fn begin(&self) -> Result<u64, Error> {
+        let id = self.next_capture.fetch_add(1, Ordering::Relaxed);
+        let mut state = lock(&self.state);
+        state.captures.insert(id, Aggregate::new(self.budget_bytes));
+        self.changed.notify_all();
+        let deadline = Instant::now() + PATIENCE;
+        while !state.armed {
+            if state.stop || Instant::now() > deadline {
+                let stopped = state.stop;
+                state.captures.remove(&id);
+                return Err(if stopped {
+                    Error::NotStarted
+                } else {
+                    Error::Stalled
+                });
+            }
+            state = self.wait(state, PATIENCE);
+        }
+        Ok(id)
+    }
+
+    /// Ends a capture, once everything that was sampled before the call is in it.
+    pub(crate) fn end(&self, id: u64) -> Aggregate {
+        let mut state = lock(&self.state);
+        // A drain may be under way that began before the call: wait for the one after it.
+        let enough = state.drains + 2;
+        let deadline = Instant::now() + PATIENCE;
+        while state.armed && !state.stop && state.drains < enough && Instant::now() < deadline {
+            self.changed.notify_all();
+            state = self.wait(state, TICK);
+        }
+        let aggregate = state.captures.remove(&id);
+        drop(state);
+        self.changed.notify_all();
+        aggregate.unwrap_or_else(|| Aggregate::new(0))
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, limit: Duration) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, limit);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Modules of one generation, to resolve what its handlers wrote.
+struct Generation {
+    number: u32,
+    modules: Modules,
+    known: Vec<Arc<Module>>,
+}
+
+/// What the background thread owns.
+struct Background {
+    engine: Arc<Engine>,
+    generations: Vec<Generation>,
+    counts: LoaderCounts,
+    frames: Vec<u64>,
+    next_scan: Instant,
+}
+
+/// Late records may belong to the generation before.
+const GENERATIONS_KEPT: usize = 3;
+
+impl Background {
+    fn new(engine: Arc<Engine>) -> Background {
+        Background {
+            engine,
+            generations: Vec::new(),
+            counts: LoaderCounts::default(),
+            frames: Vec::new(),
+            next_scan: Instant::now(),
+        }
+    }
+
+    fn run(&mut self) {
+        while self.wait_for_capture() {
+            self.refresh_modules();
+            handler::arm(self.engine.max_depth);
+            threads::arm(self.engine.period);
+            self.set_armed(true);
+            while self.tick() {}
+            threads::disarm();
+            handler::disarm();
+            self.drain();
+            self.set_armed(false);
+        }
+    }
+
+    fn set_armed(&self, armed: bool) {
+        lock(&self.engine.state).armed = armed;
+        self.engine.changed.notify_all();
+    }
+
+    /// False when it is time to stop.
+    fn wait_for_capture(&self) -> bool {
+        let mut state = lock(&self.engine.state);
+        let mut idle_since = Some(Instant::now());
+        while state.captures.is_empty() && !state.stop {
+            match idle_since {
+                Some(since) if since.elapsed() >= KEEP_SYMBOLS => {
+                    symbols::forget();
+                    idle_since = None;
+                }
+                Some(_) => state = self.engine.wait(state, KEEP_SYMBOLS),
+                None => {
+                    let woken = self.engine.changed.wait(state);
+                    state = woken.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+        !state.stop
+    }
+
+    /// One round of work; false when no capture is left.
+    fn tick(&mut self) -> bool {
+        {
+            let state = lock(&self.engine.state);
+            if state.stop || state.captures.is_empty() {
+                return false;
+            }
+            drop(self.engine.wait(state, TICK));
+        }
+        if handler::take_stale() || loader_counts() != self.counts {
+            self.refresh_modules();
+        }
+        if Instant::now() >= self.next_scan {
+            let began = Instant::now();
+            threads::scan();
+            self.next_scan = Instant::now() + began.elapsed() * SCAN_SHARE;
+        }
+        self.drain();
+        true
+    }
+
+    fn refresh_modules(&mut self) {
+        // What was written so far belongs to the modules as they were.
+        self.drain();
+        let counts = loader_counts();
+        let last = self.generations.last().map(|last| &last.known[..]);
+        let known = loaded(last.unwrap_or_default());
+        let number = COUNTERS.snapshots.get() as u32 + 1;
+        COUNTERS.snapshots.add(1);
+        let copies = known.iter().map(|module| Module::clone(module)).collect();
+        handler::publish(Snapshot::new(&known, number));
+        self.generations.push(Generation {
+            number,
+            modules: Modules::new(copies),
+            known,
+        });
+        if self.generations.len() > GENERATIONS_KEPT {
+            self.generations.remove(0);
+        }
+        self.counts = counts;
+    }
+
+    /// Moves everything in the ring into the captures.
+    fn drain(&mut self) {
+        let unseen = threads::take_unseen();
+        let mut state = lock(&self.engine.state);
+        while let Some(header) = self.engine.ring.pop(&mut self.frames) {
+            let of_header = |generation: &&Generation| generation.number == header.generation;
+            let generation = self
+                .generations
+                .iter()
+                .find(of_header)
+                .or(self.generations.last());
+            let Some(generation) = generation else {
+                continue;
+            };
+            for aggregate in state.captures.values_mut() {
+                aggregate.add(
+                    &self.frames,
+                    header.truncated,
+                    u64::from(header.weight),
+                    &generation.modules,
+                    &generation.known,
+                    generation.number,
+                );
+            }
+        }
+        if unseen > 0 {
+            for aggregate in state.captures.values_mut() {
+                aggregate.add_pseudo(Frame::Unseen, unseen);
+            }
+        }
+        state.drains += 1;
+        drop(state);
+        self.engine.changed.notify_all();
+    }
+}
+
+/// A fork while timers run restarts for ever in large processes, and a child inherits locks: both
+/// are avoided by three callbacks.
+fn watch_forks() {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        // SAFETY: the callbacks are functions of this program.
+        unsafe { libc::pthread_atfork(Some(fork::before), Some(fork::parent), Some(fork::child)) };
+    });
+}
+
+mod fork {
+    use std::cell::Cell;
+    use std::mem::MaybeUninit;
+    use std::ptr::null_mut;
+    use std::sync::atomic::Ordering;
+
+    use crate::threads;
+
+    thread_local! {
+        /// The forking thread's signal mask.
+        static MASK: Cell<MaybeUninit<libc::sigset_t>> = const { Cell::new(MaybeUninit::uninit()) };
+    }
+
+    pub(super) unsafe extern "C" fn before() {
+        let mut profiling = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut old = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset fills the set; the mask is the calling thread's.
+        unsafe {
+            libc::sigemptyset(profiling.as_mut_ptr());
+            libc::sigaddset(profiling.as_mut_ptr(), libc::SIGPROF);
+            libc::pthread_sigmask(libc::SIG_BLOCK, profiling.as_ptr(), old.as_mut_ptr());
+        }
+        MASK.with(|mask| mask.set(old));
+        threads::lock_for_fork();
+    }
+
+    fn restore_mask() {
+        let old = MASK.with(|mask| mask.replace(MaybeUninit::uninit()));
+        // SAFETY: `before` ran in this thread and filled it.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), null_mut()) };
+    }
+
+    pub(super) unsafe extern "C" fn parent() {
+        threads::unlock_after_fork();
+        restore_mask();
+    }
+
+    pub(super) unsafe extern "C" fn child() {
+        threads::unlock_after_fork();
+        threads::forget_in_child();
+        // The background thread is the parent's. A child that wants profiles starts anew.
+        super::CURRENT.store(null_mut(), Ordering::Release);
+        restore_mask();
+    }
+}

@@ -1,0 +1,279 @@
+//! The SIGPROF handler. `README.md` in this folder lists what it may do.
+
+mod scratch;
+
+use std::ops::Range;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use pilotlight_unwind::{End, Registers, unwind};
+
+use crate::modules::Snapshot;
+use crate::ring::{Header, Ring};
+use crate::stats::COUNTERS;
+use crate::threads;
+use scratch::ScratchPool;
+
+/// High half of the value that our timers send; the low half is the thread's slot.
+pub(crate) const TOKEN: u32 = 0x7069_6c74;
+/// What the ABI lets a function use below its stack pointer, bytes.
+const RED_ZONE: usize = 128;
+/// How far the main thread's stack may have grown since its mapping was read, bytes.
+const MAIN_STACK_GROWTH: usize = 64 << 20;
+
+/// Made once, and never freed: a late signal may still use it.
+static RING: AtomicPtr<Ring> = AtomicPtr::new(null_mut());
+static SNAPSHOT: AtomicPtr<Snapshot> = AtomicPtr::new(null_mut());
+static SCRATCH: ScratchPool = ScratchPool::new();
+/// While false, signals are counted and dropped.
+static ARMED: AtomicBool = AtomicBool::new(false);
+static MAX_DEPTH: AtomicUsize = AtomicUsize::new(crate::config::MAX_DEPTH);
+/// An address or a stack was met that the snapshot does not know.
+static STALE: AtomicBool = AtomicBool::new(false);
+/// Handlers running now; for tests that prove what a handler does not call.
+static INSIDE: AtomicU32 = AtomicU32::new(0);
+static PREVIOUS: Previous = Previous::new();
+
+/// The handler that the program had installed before ours.
+struct Previous {
+    function: AtomicUsize,
+    takes_info: AtomicBool,
+}
+
+impl Previous {
+    const fn new() -> Previous {
+        Previous {
+            function: AtomicUsize::new(libc::SIG_IGN),
+            takes_info: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Installs the handler, once per process; later calls only check that it is still there.
+pub(crate) fn install() -> std::io::Result<()> {
+    // SAFETY: a zeroed sigaction is a valid value of the type.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_sigprof as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    // SAFETY: as above.
+    let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live values; the handler keeps to its README.
+    if unsafe { libc::sigaction(libc::SIGPROF, &action, &mut old) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // Never our own address, or a foreign signal would call itself for ever.
+    if old.sa_sigaction != action.sa_sigaction {
+        let takes_info = old.sa_flags & libc::SA_SIGINFO != 0;
+        PREVIOUS.takes_info.store(takes_info, Ordering::Relaxed);
+        PREVIOUS.function.store(old.sa_sigaction, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// The ring that handlers write to, made on first use.
+pub(crate) fn ring(bytes: usize) -> &'static Ring {
+    let mut ring = RING.load(Ordering::Acquire);
+    if ring.is_null() {
+        ring = Box::into_raw(Box::new(Ring::new(bytes)));
+        RING.store(ring, Ordering::Release);
+    }
+    // SAFETY: never freed, only ever shared.
+    unsafe { &*ring }
+}
+
+/// Lets handlers take samples.
+pub(crate) fn arm(max_depth: usize) {
+    MAX_DEPTH.store(max_depth, Ordering::Relaxed);
+    ARMED.store(true, Ordering::SeqCst);
+}
+
+/// From now on handlers count and drop. Returns when none is in the middle of a sample.
+pub(crate) fn disarm() {
+    ARMED.store(false, Ordering::SeqCst);
+    SCRATCH.wait_until_each_was_free();
+}
+
+/// Publishes a snapshot and frees the one before, once no handler can hold it.
+pub(crate) fn publish(snapshot: Box<Snapshot>) {
+    let old = SNAPSHOT.swap(Box::into_raw(snapshot), Ordering::SeqCst);
+    SCRATCH.wait_until_each_was_free();
+    if !old.is_null() {
+        // SAFETY: handlers load the pointer after they acquire a scratch buffer, and each buffer
+        // was free after the swap: none holds the old pointer.
+        drop(unsafe { Box::from_raw(old) });
+    }
+}
+
+/// Whether a handler met something unknown since the last call.
+pub(crate) fn take_stale() -> bool {
+    STALE.swap(false, Ordering::Relaxed)
+}
+
+/// Writes a record from ordinary code, such as a thread that ends.
+pub(crate) fn push(frames: &[u64], weight: u32, generation: u32) -> bool {
+    let ring = RING.load(Ordering::Acquire);
+    let header = Header {
+        weight,
+        generation,
+        truncated: false,
+    };
+    // SAFETY: never freed once made.
+    unsafe { ring.as_ref() }.is_some_and(|ring| ring.push(header, frames))
+}
+
+/// Handlers that run at this moment, in all threads.
+pub(crate) fn running() -> u32 {
+    INSIDE.load(Ordering::SeqCst)
+}
+
+/// The head of the kernel's siginfo, as timers and `sigqueue` fill it.
+#[repr(C)]
+struct SignalInfo {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    padding: i32,
+    timer_or_pid: i32,
+    overrun_or_uid: i32,
+    value: u64,
+}
+
+extern "C" fn on_sigprof(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: errno's location is the calling thread's.
+    let errno_location = unsafe { libc::__errno_location() };
+    // SAFETY: just got it.
+    let errno = unsafe { *errno_location };
+    INSIDE.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: the kernel hands a siginfo_t of at least these fields.
+    let sent = unsafe { &*info.cast::<SignalInfo>() };
+    let from_timer = sent.code == libc::SI_TIMER;
+    if (from_timer || sent.code == libc::SI_QUEUE) && (sent.value >> 32) as u32 == TOKEN {
+        let overrun = if from_timer {
+            sent.overrun_or_uid.max(0) as u32
+        } else {
+            0
+        };
+        // SAFETY: the context is the interrupted one of this thread.
+        unsafe { sample(sent.value as u32, 1 + overrun, context.cast()) };
+    } else {
+        COUNTERS.forwarded.add(1);
+        forward(signal, info, context);
+    }
+    INSIDE.fetch_sub(1, Ordering::SeqCst);
+    // SAFETY: as above.
+    unsafe { *errno_location = errno };
+}
+
+fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let function = PREVIOUS.function.load(Ordering::Acquire);
+    // The default action of a foreign SIGPROF would be to end the process: it is ignored.
+    if function == libc::SIG_DFL || function == libc::SIG_IGN {
+        return;
+    }
+    if PREVIOUS.takes_info.load(Ordering::Relaxed) {
+        type WithInfo = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        // SAFETY: installed by the program with SA_SIGINFO, so it has this type.
+        unsafe { std::mem::transmute::<usize, WithInfo>(function)(signal, info, context) };
+    } else {
+        // SAFETY: installed by the program without SA_SIGINFO, so it has this type.
+        unsafe { std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(function)(signal) };
+    }
+}
+
+/// # Safety
+/// `context` is the ucontext of the interrupted code of this thread.
+unsafe fn sample(slot: u32, weight: u32, context: *const libc::ucontext_t) {
+    COUNTERS.delivered.add(1);
+    threads::note_expiries(slot, weight);
+    let lost = |counter: &crate::stats::Counter| {
+        counter.add(1);
+        COUNTERS.expiries_lost.add(u64::from(weight));
+    };
+    if !ARMED.load(Ordering::SeqCst) {
+        return lost(&COUNTERS.off);
+    }
+    let Some(mut scratch) = SCRATCH.acquire(slot as usize) else {
+        return lost(&COUNTERS.busy);
+    };
+    // After the scratch buffer was acquired: see `publish`.
+    let snapshot = SNAPSHOT.load(Ordering::SeqCst);
+    let ring = RING.load(Ordering::Acquire);
+    // SAFETY: both live as long as the scratch buffer is held.
+    let (Some(snapshot), Some(ring)) = (unsafe { snapshot.as_ref() }, unsafe { ring.as_ref() })
+    else {
+        return lost(&COUNTERS.off);
+    };
+    // SAFETY: promised by the caller.
+    let registers = unsafe { interrupted(context) };
+    let depth = MAX_DEPTH.load(Ordering::Relaxed);
+    let frames = scratch.frames(depth);
+    let stack = stack_bounds(slot, registers.sp as usize, snapshot);
+    // SAFETY: the bounds are those of a mapping of this thread's stack.
+    let unwound = unsafe { unwind(registers, &snapshot.modules, &snapshot.cache, stack, frames) };
+    // Calls lie before the return address: so every frame names the instruction it is in.
+    for (at, frame) in frames[..unwound.frames].iter_mut().enumerate() {
+        *frame -= u64::from(!unwound.is_exact(at));
+    }
+    let header = Header {
+        weight,
+        generation: snapshot.generation,
+        truncated: unwound.end == End::Truncated,
+    };
+    if !ring.push(header, &frames[..unwound.frames]) {
+        return lost(&COUNTERS.ring_full);
+    }
+    COUNTERS.taken.add(1);
+    COUNTERS.expiries.add(u64::from(weight));
+    note_end(unwound.end);
+}
+
+fn note_end(end: End) {
+    match end {
+        End::Root => {}
+        End::Truncated => COUNTERS.truncated.add(1),
+        End::NoModule => {
+            STALE.store(true, Ordering::Relaxed);
+            COUNTERS.incomplete.add(1);
+        }
+        _ => COUNTERS.incomplete.add(1),
+    }
+}
+
+/// # Safety
+/// `context` is a valid ucontext.
+unsafe fn interrupted(context: *const libc::ucontext_t) -> Registers {
+    // SAFETY: promised by the caller.
+    let registers = unsafe { &(*context).uc_mcontext.gregs };
+    Registers {
+        ip: registers[libc::REG_RIP as usize] as u64,
+        sp: registers[libc::REG_RSP as usize] as u64,
+        bp: registers[libc::REG_RBP as usize] as u64,
+        bx: registers[libc::REG_RBX as usize] as u64,
+    }
+}
+
+/// Readable bytes of the stack that `sp` is on.
+fn stack_bounds(slot: u32, sp: usize, snapshot: &Snapshot) -> Range<usize> {
+    let low = sp.saturating_sub(RED_ZONE);
+    let known = threads::stack_of(slot);
+    if known.contains(&sp) {
+        return low.max(known.start)..known.end;
+    }
+    let above = snapshot.stacks.partition_point(|area| area.end <= sp);
+    match snapshot.stacks.get(above) {
+        Some(area) if area.contains(&sp) => low.max(area.start)..area.end,
+        // The main thread's stack grows downwards from a fixed end.
+        Some(area) if area.end == snapshot.main_stack_end && area.end - sp < MAIN_STACK_GROWTH => {
+            low..area.end
+        }
+        // A stack younger than the snapshot: only the page of `sp` is known to be there.
+        _ => {
+            STALE.store(true, Ordering::Relaxed);
+            sp..(sp | 4095) & !7
+        }
+    }
+}

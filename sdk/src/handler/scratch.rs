@@ -1,0 +1,71 @@
+//! Buffers that a handler unwinds into, so that it needs no stack for frames.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::config::MAX_DEPTH;
+
+/// More handlers than this at one moment, and some drop their sample as `busy`.
+const BUFFERS: usize = 64;
+
+struct Buffer {
+    taken: AtomicBool,
+    frames: UnsafeCell<[u64; MAX_DEPTH]>,
+}
+
+/// In the zero pages of the program: a buffer costs memory once it was used.
+pub(super) struct ScratchPool {
+    buffers: [Buffer; BUFFERS],
+}
+
+// SAFETY: `frames` is only reached through `Scratch`, which owns the buffer's `taken` flag.
+unsafe impl Sync for ScratchPool {}
+
+/// A buffer of frames, given back when dropped.
+pub(super) struct Scratch<'a>(&'a Buffer);
+
+impl ScratchPool {
+    pub(super) const fn new() -> ScratchPool {
+        ScratchPool {
+            buffers: [const {
+                Buffer {
+                    taken: AtomicBool::new(false),
+                    frames: UnsafeCell::new([0; MAX_DEPTH]),
+                }
+            }; BUFFERS],
+        }
+    }
+
+    /// A free buffer, looked for from `hint` on.
+    pub(super) fn acquire(&self, hint: usize) -> Option<Scratch<'_>> {
+        (0..BUFFERS).find_map(|step| {
+            let buffer = &self.buffers[(hint + step) % BUFFERS];
+            let taken = buffer.taken.swap(true, Ordering::SeqCst);
+            (!taken).then_some(Scratch(buffer))
+        })
+    }
+
+    /// Returns when each buffer was seen free at least once since the call.
+    pub(super) fn wait_until_each_was_free(&self) {
+        for buffer in &self.buffers {
+            while buffer.taken.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+impl Scratch<'_> {
+    /// Room for `depth` frames, at most [`MAX_DEPTH`].
+    pub(super) fn frames(&mut self, depth: usize) -> &mut [u64] {
+        // SAFETY: `taken` is ours until drop, so nobody else has this buffer.
+        let frames: &mut [u64; MAX_DEPTH] = unsafe { &mut *self.0.frames.get() };
+        &mut frames[..depth.min(MAX_DEPTH)]
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        self.0.taken.store(false, Ordering::SeqCst);
+    }
+}

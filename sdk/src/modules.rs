@@ -1,0 +1,195 @@
+//! What is loaded in this process, as an immutable snapshot for handlers.
+
+use std::ffi::CStr;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use pilotlight_unwind::{Cache, Module, Modules, ProgramHeader};
+
+/// Everything that a handler needs to walk a stack.
+pub(crate) struct Snapshot {
+    pub(crate) modules: Modules,
+    pub(crate) cache: Cache,
+    pub(crate) generation: u32,
+    /// Readable and writable private mappings, ascending: a thread's stack is in one of them.
+    pub(crate) stacks: Vec<Range<usize>>,
+    pub(crate) main_stack_end: usize,
+}
+
+/// How often the loader added and removed objects; equal pairs mean that nothing changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoaderCounts {
+    adds: u64,
+    removes: u64,
+}
+
+/// Reads the loader's counters. Takes the loader's lock: never in a handler.
+pub(crate) fn loader_counts() -> LoaderCounts {
+    let mut counts = LoaderCounts::default();
+    each_object(&mut |object| {
+        counts = LoaderCounts {
+            adds: object.dlpi_adds,
+            removes: object.dlpi_subs,
+        };
+        false
+    });
+    counts
+}
+
+/// All objects that are loaded now. Those already in `known` are not read again.
+pub(crate) fn loaded(known: &[Arc<Module>]) -> Vec<Arc<Module>> {
+    let mut modules = Vec::new();
+    each_object(&mut |object| {
+        modules.extend(module_of(object, known));
+        true
+    });
+    modules
+}
+
+fn module_of(object: &libc::dl_phdr_info, known: &[Arc<Module>]) -> Option<Arc<Module>> {
+    let path = path_of(object);
+    // SAFETY: the loader describes its own table.
+    let headers = unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) };
+    let headers: Vec<ProgramHeader> = headers.iter().map(header_of).collect();
+    let load = |h: &&ProgramHeader| h.kind == libc::PT_LOAD;
+    let first = headers.iter().find(load)?;
+    let start = object.dlpi_addr.wrapping_add(first.vaddr);
+    let same = |module: &&Arc<Module>| {
+        module.path == path && module.base_avma == object.dlpi_addr && module.start_avma == start
+    };
+    if let Some(module) = known.iter().find(same) {
+        return Some(Arc::clone(module));
+    }
+    // SAFETY: the loader's lock is held during the callback: the object stays mapped.
+    unsafe { Module::from_memory(object.dlpi_addr, &headers, path) }
+        .ok()
+        .map(Arc::new)
+}
+
+fn path_of(object: &libc::dl_phdr_info) -> Vec<u8> {
+    let name = if object.dlpi_name.is_null() {
+        &[][..]
+    } else {
+        // SAFETY: the loader's names end with a NUL.
+        unsafe { CStr::from_ptr(object.dlpi_name) }.to_bytes()
+    };
+    if !name.is_empty() {
+        return if name.starts_with(b"linux-vdso") {
+            b"[vdso]".to_vec()
+        } else {
+            name.to_vec()
+        };
+    }
+    // The executable has no name in the loader's list.
+    std::env::current_exe().map_or_else(
+        |_| b"/proc/self/exe".to_vec(),
+        |path| path.as_os_str().as_bytes().to_vec(),
+    )
+}
+
+fn header_of(header: &libc::Elf64_Phdr) -> ProgramHeader {
+    ProgramHeader {
+        kind: header.p_type,
+        flags: header.p_flags,
+        offset: header.p_offset,
+        vaddr: header.p_vaddr,
+        paddr: header.p_paddr,
+        file_size: header.p_filesz,
+        memory_size: header.p_memsz,
+        align: header.p_align,
+    }
+}
+
+type Visit<'a> = &'a mut dyn FnMut(&libc::dl_phdr_info) -> bool;
+
+/// Calls `visit` for each loaded object while it returns true.
+fn each_object(mut visit: Visit<'_>) {
+    unsafe extern "C" fn callback(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        data: *mut libc::c_void,
+    ) -> libc::c_int {
+        // SAFETY: `data` is the pointer handed to dl_iterate_phdr below, `info` the loader's.
+        let (visit, info) = unsafe { (&mut *data.cast::<Visit<'_>>(), &*info) };
+        libc::c_int::from(!visit(info))
+    }
+    let data: *mut Visit<'_> = &raw mut visit;
+    // SAFETY: the callback gets the right type back, and does not unwind.
+    unsafe { libc::dl_iterate_phdr(Some(callback), data.cast()) };
+}
+
+impl Snapshot {
+    /// A snapshot of `modules` and of the stacks as they are mapped now.
+    pub(crate) fn new(modules: &[Arc<Module>], generation: u32) -> Box<Snapshot> {
+        let modules = Modules::new(modules.iter().map(|module| Module::clone(module)).collect());
+        modules.prefault();
+        let (stacks, main_stack_end) = writable_mappings();
+        Box::new(Snapshot {
+            cache: Cache::new(&modules),
+            modules,
+            generation,
+            stacks,
+            main_stack_end,
+        })
+    }
+}
+
+/// Readable, writable private mappings, and the end of the main thread's stack.
+fn writable_mappings() -> (Vec<Range<usize>>, usize) {
+    let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    let mut areas = Vec::new();
+    let mut main_stack_end = 0;
+    for line in String::from_utf8_lossy(&maps).lines() {
+        let Some((range, rest)) = line.split_once(' ') else {
+            continue;
+        };
+        let Some((start, end)) = range.split_once('-') else {
+            continue;
+        };
+        let (Ok(start), Ok(end)) = (
+            usize::from_str_radix(start, 16),
+            usize::from_str_radix(end, 16),
+        ) else {
+            continue;
+        };
+        if rest.starts_with("rw-p") {
+            areas.push(start..end);
+        }
+        if line.ends_with("[stack]") {
+            main_stack_end = end;
+        }
+    }
+    (areas, main_stack_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_program_libc_and_the_vdso_are_loaded_and_this_stack_is_known() {
+        let modules = loaded(&[]);
+        let here =
+            the_own_program_libc_and_the_vdso_are_loaded_and_this_stack_is_known as *const ();
+        let snapshot = Snapshot::new(&modules, 1);
+        let own = snapshot.modules.find(here as u64).unwrap();
+        let exe = std::env::current_exe().unwrap();
+        assert_eq!(own.path, exe.as_os_str().as_bytes());
+        assert!(!own.build_id.is_empty());
+        for name in ["libc.so", "[vdso]"] {
+            let named = |m: &Arc<Module>| String::from_utf8_lossy(&m.path).contains(name);
+            assert!(modules.iter().any(named), "{name}");
+        }
+        let local = &raw const own as usize;
+        assert!(snapshot.stacks.iter().any(|area| area.contains(&local)));
+    }
+
+    #[test]
+    fn modules_that_stay_are_not_read_again() {
+        let first = loaded(&[]);
+        let second = loaded(&first);
+        assert_eq!(first.len(), second.len());
+        assert!(first.iter().zip(&second).all(|(a, b)| Arc::ptr_eq(a, b)));
+    }
+}

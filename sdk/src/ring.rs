@@ -1,0 +1,175 @@
+//! A bounded ring of records: many signal handlers write, one thread reads. Lock-free; writers
+//! never wait, they fail.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Words before the frames of a record.
+const HEADER_WORDS: usize = 2;
+/// Set in the first word once a record is whole.
+const COMMITTED: u64 = 1 << 63;
+
+/// What a record says besides its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Timer expiries that this record stands for.
+    pub(crate) weight: u32,
+    /// Generation of the module snapshot that the frames belong to.
+    pub(crate) generation: u32,
+    /// The stack goes on behind the last frame.
+    pub(crate) truncated: bool,
+}
+
+/// Words are zero unless they belong to a record that is being written or waits to be read.
+pub(crate) struct Ring {
+    words: Box<[AtomicU64]>,
+    /// Next word to reserve; only grows.
+    head: AtomicUsize,
+    /// Next word to read; only grows.
+    tail: AtomicUsize,
+}
+
+impl Ring {
+    /// A ring of `bytes`, rounded up to a power of two.
+    pub(crate) fn new(bytes: usize) -> Ring {
+        let count = (bytes / 8).next_power_of_two().max(4096);
+        Ring {
+            words: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            head: AtomicUsize::new(0),
+            tail: AtomicUsize::new(0),
+        }
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.words[at & (self.words.len() - 1)]
+    }
+
+    /// Writes a record; false when there is no room. Async-signal-safe.
+    pub(crate) fn push(&self, header: Header, frames: &[u64]) -> bool {
+        let length = frames.len() + HEADER_WORDS;
+        let Some(start) = self.reserve(length) else {
+            return false;
+        };
+        let second = u64::from(header.generation) << 32 | u64::from(header.weight);
+        self.word(start + 1).store(second, Ordering::Relaxed);
+        for (at, frame) in frames.iter().enumerate() {
+            self.word(start + HEADER_WORDS + at)
+                .store(*frame, Ordering::Relaxed);
+        }
+        let first = COMMITTED | u64::from(header.truncated) << 62 | length as u64;
+        self.word(start).store(first, Ordering::Release);
+        true
+    }
+
+    fn reserve(&self, length: usize) -> Option<usize> {
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            let used = head.wrapping_sub(self.tail.load(Ordering::Acquire));
+            if used + length > self.words.len() {
+                return None;
+            }
+            let next = head.wrapping_add(length);
+            let swapped =
+                self.head
+                    .compare_exchange_weak(head, next, Ordering::Relaxed, Ordering::Relaxed);
+            match swapped {
+                Ok(_) => return Some(head),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Reads the oldest record into `frames`. Only one thread at a time may call this.
+    pub(crate) fn pop(&self, frames: &mut Vec<u64>) -> Option<Header> {
+        let tail = self.tail.load(Ordering::Relaxed);
+        let first = self.word(tail).load(Ordering::Acquire);
+        if first & COMMITTED == 0 {
+            return None;
+        }
+        let length = (first & 0xffff_ffff) as usize;
+        let second = self.word(tail + 1).load(Ordering::Relaxed);
+        frames.clear();
+        frames
+            .extend((HEADER_WORDS..length).map(|at| self.word(tail + at).load(Ordering::Relaxed)));
+        for at in 0..length {
+            self.word(tail + at).store(0, Ordering::Relaxed);
+        }
+        // Release: the zeros are there before a writer may reserve these words.
+        self.tail
+            .store(tail.wrapping_add(length), Ordering::Release);
+        Some(Header {
+            weight: second as u32,
+            generation: (second >> 32) as u32,
+            truncated: first >> 62 & 1 == 1,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: Header = Header {
+        weight: 3,
+        generation: 7,
+        truncated: true,
+    };
+
+    #[test]
+    fn a_record_comes_back_as_it_went_in() {
+        let ring = Ring::new(1 << 16);
+        let mut frames = Vec::new();
+        assert_eq!(ring.pop(&mut frames), None);
+        assert!(ring.push(HEADER, &[1, 2, 3]));
+        assert_eq!(ring.pop(&mut frames), Some(HEADER));
+        assert_eq!(frames, [1, 2, 3]);
+        assert_eq!(ring.pop(&mut frames), None);
+    }
+
+    #[test]
+    fn a_full_ring_refuses_and_goes_on_after_reading() {
+        let ring = Ring::new(4096 * 8);
+        let long = vec![5; 1000];
+        let mut written = 0;
+        while ring.push(HEADER, &long) {
+            written += 1;
+        }
+        assert_eq!(written, 4096 / 1002);
+        let mut frames = Vec::new();
+        for _ in 0..10_000 {
+            assert_eq!(ring.pop(&mut frames), Some(HEADER));
+            assert_eq!(frames, long);
+            assert!(ring.push(HEADER, &long));
+        }
+    }
+
+    #[test]
+    fn writers_on_many_threads_lose_and_mix_nothing() {
+        let ring = Ring::new(1 << 16);
+        let mut sums = [0u64; 4];
+        std::thread::scope(|scope| {
+            for writer in 0..4u64 {
+                let ring = &ring;
+                scope.spawn(move || {
+                    for n in 0..20_000 {
+                        let frames = vec![writer; (n % 50 + 1) as usize];
+                        while !ring.push(HEADER, &frames) {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let mut frames = Vec::new();
+            let mut read = 0;
+            while read < 80_000 {
+                let Some(_) = ring.pop(&mut frames) else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                assert!(frames.iter().all(|frame| frame == &frames[0]));
+                sums[frames[0] as usize] += frames.len() as u64;
+                read += 1;
+            }
+        });
+        assert_eq!(sums, [20_000 / 50 * (50 * 51 / 2); 4]);
+    }
+}

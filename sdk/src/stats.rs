@@ -1,0 +1,128 @@
+//! What happened to every signal.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter that a signal handler may add to.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) const fn new() -> Counter {
+        Counter(AtomicU64::new(0))
+    }
+
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Counters {
+    pub(crate) delivered: Counter,
+    pub(crate) taken: Counter,
+    pub(crate) ring_full: Counter,
+    pub(crate) busy: Counter,
+    pub(crate) off: Counter,
+    pub(crate) expiries: Counter,
+    pub(crate) expiries_lost: Counter,
+    pub(crate) truncated: Counter,
+    pub(crate) incomplete: Counter,
+    pub(crate) forwarded: Counter,
+    pub(crate) over_budget: Counter,
+    pub(crate) timers_refused: Counter,
+    pub(crate) between_ticks: Counter,
+    pub(crate) unseen: Counter,
+    pub(crate) snapshots: Counter,
+}
+
+pub(crate) static COUNTERS: Counters = Counters {
+    delivered: Counter::new(),
+    taken: Counter::new(),
+    ring_full: Counter::new(),
+    busy: Counter::new(),
+    off: Counter::new(),
+    expiries: Counter::new(),
+    expiries_lost: Counter::new(),
+    truncated: Counter::new(),
+    incomplete: Counter::new(),
+    forwarded: Counter::new(),
+    over_budget: Counter::new(),
+    timers_refused: Counter::new(),
+    between_ticks: Counter::new(),
+    unseen: Counter::new(),
+    snapshots: Counter::new(),
+};
+
+/// Counts since the process started. `taken + dropped() == delivered`, always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Signals of ours that the handler got.
+    pub delivered: u64,
+    /// Signals that became a sample.
+    pub taken: u64,
+    /// Signals dropped because the ring was full: the aggregator did not keep up.
+    pub dropped_ring_full: u64,
+    /// Signals dropped because all scratch buffers were in use by other threads.
+    pub dropped_busy: u64,
+    /// Signals that arrived while nobody was capturing, at the end of a capture.
+    pub dropped_off: u64,
+    /// Timer expiries that the taken signals stand for: a signal carries those that the kernel
+    /// could not deliver one by one.
+    pub expiries: u64,
+    /// Timer expiries of dropped signals.
+    pub expiries_lost: u64,
+    /// Taken samples whose stack is deeper than the configured depth.
+    pub truncated: u64,
+    /// Taken samples whose walk ended before the root for want of unwind information.
+    pub incomplete: u64,
+    /// Signals that were not ours, handed to the handler that was there before.
+    pub forwarded: u64,
+    /// Samples put under `[over the memory budget]`.
+    pub over_budget: u64,
+    /// Threads without a timer, because the system refused one.
+    pub timers_refused: u64,
+    /// Expiries of threads that ended before the kernel's tick could deliver them; in profiles
+    /// under `[ended between two ticks]`.
+    pub between_ticks: u64,
+    /// Expiries of threads that lived and ended unseen; in profiles under `[ended unseen]`.
+    pub unseen: u64,
+    /// Module snapshots published.
+    pub snapshots: u64,
+}
+
+impl Stats {
+    /// Signals that became no sample, for any reason.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped_ring_full + self.dropped_busy + self.dropped_off
+    }
+}
+
+/// Counts since the process started.
+#[must_use]
+pub fn stats() -> Stats {
+    let c = &COUNTERS;
+    // Outcomes before `delivered`: a signal in between must not look like one lost.
+    Stats {
+        taken: c.taken.get(),
+        dropped_ring_full: c.ring_full.get(),
+        dropped_busy: c.busy.get(),
+        dropped_off: c.off.get(),
+        expiries: c.expiries.get(),
+        expiries_lost: c.expiries_lost.get(),
+        truncated: c.truncated.get(),
+        incomplete: c.incomplete.get(),
+        forwarded: c.forwarded.get(),
+        over_budget: c.over_budget.get(),
+        timers_refused: c.timers_refused.get(),
+        between_ticks: c.between_ticks.get(),
+        unseen: c.unseen.get(),
+        snapshots: c.snapshots.get(),
+        delivered: c.delivered.get(),
+    }
+}

@@ -1,0 +1,303 @@
+//! Which threads there are, one CPU timer for each, and the account of the CPU time of those that
+//! come and go.
+//!
+//! A slot is what the handler knows of a thread; its index travels in the timer's signal, so that a
+//! handler needs no thread-local storage.
+
+mod hook;
+pub(crate) mod timer;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::handler;
+use crate::stats::COUNTERS;
+use timer::{Timer, thread_clock_ns};
+
+pub(crate) use hook::keep as keep_hook;
+
+/// Threads that can have a timer at once.
+const SLOTS: usize = 16_384;
+
+/// A pseudo address: CPU time that fell between two ticks at the end of a thread.
+pub(crate) const BETWEEN_TICKS: u64 = 1;
+/// A pseudo address: CPU time of threads that were never seen.
+pub(crate) const UNSEEN: u64 = 2;
+
+/// In the zero pages of the program: a slot costs memory once it was used.
+static TABLE: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
+/// Threads that start get a timer at once.
+static ARMED: AtomicBool = AtomicBool::new(false);
+static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
+
+struct Slot {
+    stack_start: AtomicUsize,
+    stack_end: AtomicUsize,
+    /// Expiries that the handler was told of.
+    expiries: AtomicU64,
+}
+
+impl Slot {
+    const fn new() -> Slot {
+        Slot {
+            stack_start: AtomicUsize::new(0),
+            stack_end: AtomicUsize::new(0),
+            expiries: AtomicU64::new(0),
+        }
+    }
+
+    fn reset(&self, stack: Range<usize>) {
+        self.stack_start.store(stack.start, Ordering::Relaxed);
+        self.stack_end.store(stack.end, Ordering::Relaxed);
+        self.expiries.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Counts expiries of a thread's timer. Async-signal-safe.
+pub(crate) fn note_expiries(slot: u32, weight: u32) {
+    if let Some(slot) = TABLE.get(slot as usize) {
+        slot.expiries
+            .fetch_add(u64::from(weight), Ordering::Relaxed);
+    }
+}
+
+/// The stack of a thread, empty when not known. Async-signal-safe.
+pub(crate) fn stack_of(slot: u32) -> Range<usize> {
+    TABLE.get(slot as usize).map_or(0..0, |slot| {
+        slot.stack_start.load(Ordering::Relaxed)..slot.stack_end.load(Ordering::Relaxed)
+    })
+}
+
+/// A thread with a timer.
+struct Armed {
+    slot: u32,
+    timer: Timer,
+    /// The thread's CPU clock when its timer was made, and when last read.
+    clock_at_start_ns: u64,
+    clock_ns: u64,
+    first_expiry_ns: u64,
+}
+
+/// All threads with a timer, while captures run.
+struct Threads {
+    period_ns: u64,
+    armed: HashMap<i32, Armed>,
+    free: Vec<u32>,
+    next_slot: u32,
+    random: u64,
+    process_clock_at_start_ns: u64,
+    /// CPU time of threads that ended, as far as they were seen.
+    ended_ns: u64,
+    unseen_reported: u64,
+}
+
+fn threads() -> MutexGuard<'static, Option<Threads>> {
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives every thread a timer; threads that start later get theirs by hook or by [`scan`].
+pub(crate) fn arm(period: Duration) {
+    *threads() = Some(Threads::new(period.as_nanos() as u64));
+    ARMED.store(true, Ordering::SeqCst);
+    scan();
+}
+
+/// Takes all timers away.
+pub(crate) fn disarm() {
+    ARMED.store(false, Ordering::SeqCst);
+    *threads() = None;
+}
+
+thread_local! {
+    /// Held around a fork, so that the child does not inherit a lock that nobody will release.
+    static HELD: std::cell::RefCell<Option<MutexGuard<'static, Option<Threads>>>> =
+        const { std::cell::RefCell::new(None) };
+}
+
+/// Before a fork, in the forking thread.
+pub(crate) fn lock_for_fork() {
+    HELD.with(|held| *held.borrow_mut() = Some(threads()));
+}
+
+/// After a fork, in the same thread of parent and child.
+pub(crate) fn unlock_after_fork() {
+    HELD.with(|held| held.borrow_mut().take());
+}
+
+/// A forked child has none of the timers.
+pub(crate) fn forget_in_child() {
+    ARMED.store(false, Ordering::SeqCst);
+    // The timers are the parent's: deleting their ids here could delete others.
+    if let Some(old) = threads().take() {
+        std::mem::forget(old);
+    }
+}
+
+/// Finds threads that started and ended; returns how many live.
+pub(crate) fn scan() -> usize {
+    let Ok(entries) = std::fs::read_dir("/proc/self/task") else {
+        return 0;
+    };
+    let tid =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    let tids: Vec<i32> = entries.filter_map(tid).collect();
+    let mut guard = threads();
+    let Some(threads) = guard.as_mut() else {
+        return tids.len();
+    };
+    threads.remove_ended(&tids);
+    for &tid in &tids {
+        threads.add(tid, 0..0);
+    }
+    tids.len()
+}
+
+/// Expiries of CPU time that no thread accounts for, since the last call.
+pub(crate) fn take_unseen() -> u64 {
+    threads().as_mut().map_or(0, Threads::take_unseen)
+}
+
+impl Threads {
+    fn new(period_ns: u64) -> Threads {
+        let now = timer::process_clock_ns();
+        Threads {
+            period_ns,
+            armed: HashMap::new(),
+            free: Vec::new(),
+            // Slot 0 belongs to signals that no timer sent.
+            next_slot: 1,
+            random: timer::monotonic_ns() ^ u64::from(std::process::id()) << 40,
+            process_clock_at_start_ns: now,
+            ended_ns: 0,
+            unseen_reported: 0,
+        }
+    }
+
+    fn random(&mut self) -> u64 {
+        // splitmix64: https://prng.di.unimi.it/splitmix64.c
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn add(&mut self, tid: i32, stack: Range<usize>) {
+        if self.armed.contains_key(&tid) {
+            return;
+        }
+        let Some(slot) = self.free.pop().or_else(|| self.fresh_slot()) else {
+            COUNTERS.timers_refused.add(1);
+            return;
+        };
+        // Uniform in (0, period]: threads shorter than a period count fairly.
+        let first_expiry_ns = 1 + self.random() % self.period_ns;
+        TABLE[slot as usize].reset(stack);
+        let clock_at_start_ns = thread_clock_ns(tid).unwrap_or(0);
+        match Timer::start(tid, slot, first_expiry_ns, self.period_ns) {
+            Some(timer) => {
+                let armed = Armed {
+                    slot,
+                    timer,
+                    clock_at_start_ns,
+                    clock_ns: clock_at_start_ns,
+                    first_expiry_ns,
+                };
+                self.armed.insert(tid, armed);
+            }
+            None => {
+                self.free.push(slot);
+                COUNTERS.timers_refused.add(1);
+            }
+        }
+    }
+
+    fn fresh_slot(&mut self) -> Option<u32> {
+        let slot = self.next_slot;
+        self.next_slot += 1;
+        ((slot as usize) < SLOTS).then_some(slot)
+    }
+
+    /// Threads that are gone, and those whose id a younger thread took over: its clock is behind.
+    fn remove_ended(&mut self, alive: &[i32]) {
+        let alive: std::collections::HashSet<&i32> = alive.iter().collect();
+        let mut ended = Vec::new();
+        for (tid, armed) in &mut self.armed {
+            match thread_clock_ns(*tid).filter(|_| alive.contains(tid)) {
+                Some(now) if now >= armed.clock_ns => armed.clock_ns = now,
+                _ => ended.push(*tid),
+            }
+        }
+        for tid in ended {
+            if let Some(armed) = self.armed.remove(&tid) {
+                self.retire(&armed);
+            }
+        }
+    }
+
+    fn retire(&mut self, armed: &Armed) {
+        self.ended_ns += armed.clock_ns.saturating_sub(armed.clock_at_start_ns);
+        self.free.push(armed.slot);
+    }
+
+    /// The calling thread ends: expiries that no tick delivered become one record.
+    fn end(&mut self, tid: i32) {
+        let Some(mut armed) = self.armed.remove(&tid) else {
+            return;
+        };
+        armed.clock_ns = thread_clock_ns(tid).unwrap_or(armed.clock_ns);
+        let ran_ns = armed.clock_ns.saturating_sub(armed.clock_at_start_ns);
+        let due = match ran_ns.checked_sub(armed.first_expiry_ns) {
+            Some(after) => after / self.period_ns + 1,
+            None => 0,
+        };
+        armed.timer.delete();
+        let delivered = TABLE[armed.slot as usize].expiries.load(Ordering::Relaxed);
+        let missed = due.saturating_sub(delivered) as u32;
+        if missed > 0 && handler::push(&[BETWEEN_TICKS], missed, 0) {
+            COUNTERS.between_ticks.add(u64::from(missed));
+        }
+        self.retire(&armed);
+    }
+
+    fn take_unseen(&mut self) -> u64 {
+        // The process clock first: what threads run meanwhile must not look unseen.
+        let process_ns = timer::process_clock_ns().saturating_sub(self.process_clock_at_start_ns);
+        let mut seen_ns = self.ended_ns;
+        for (tid, armed) in &self.armed {
+            let now = thread_clock_ns(*tid).unwrap_or(armed.clock_ns);
+            seen_ns += now
+                .max(armed.clock_ns)
+                .saturating_sub(armed.clock_at_start_ns);
+        }
+        let unseen = process_ns.saturating_sub(seen_ns) / self.period_ns;
+        let fresh = unseen.saturating_sub(self.unseen_reported);
+        self.unseen_reported += fresh;
+        COUNTERS.unseen.add(fresh);
+        fresh
+    }
+}
+
+/// The calling thread starts.
+fn started(stack: impl FnOnce() -> Range<usize>) {
+    if !ARMED.load(Ordering::Relaxed) {
+        return;
+    }
+    let stack = stack();
+    if let Some(threads) = threads().as_mut() {
+        threads.add(timer::own_tid(), stack);
+    }
+}
+
+/// The calling thread ends.
+fn ended() {
+    if !ARMED.load(Ordering::Relaxed) {
+        return;
+    }
+    if let Some(threads) = threads().as_mut() {
+        threads.end(timer::own_tid());
+    }
+}

@@ -1,0 +1,110 @@
+//! POSIX CPU timers that signal one thread, and the clocks they run on.
+//! <https://man7.org/linux/man-pages/man2/timer_create.2.html>
+
+use std::mem::MaybeUninit;
+
+use crate::handler::TOKEN;
+
+/// A timer on one thread's CPU clock.
+pub(crate) struct Timer {
+    id: libc::c_int,
+    live: bool,
+}
+
+impl Timer {
+    /// Signals thread `tid` first after `first_ns`, then every `period_ns` of its CPU time.
+    /// `None` when the thread is gone or the system refuses.
+    pub(crate) fn start(tid: i32, slot: u32, first_ns: u64, period_ns: u64) -> Option<Timer> {
+        // SAFETY: a zeroed sigevent is a valid value of the type.
+        let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = libc::SIGPROF;
+        event.sigev_notify_thread_id = tid;
+        event.sigev_value.sival_ptr = (u64::from(TOKEN) << 32 | u64::from(slot)) as *mut _;
+        let mut id: libc::c_int = 0;
+        let clock = clock_of(tid);
+        // SAFETY: the kernel reads `event` and writes `id`.
+        let made = unsafe { libc::syscall(libc::SYS_timer_create, clock, &event, &mut id) };
+        if made != 0 {
+            return None;
+        }
+        let timer = Timer { id, live: true };
+        let times = libc::itimerspec {
+            it_value: timespec(first_ns),
+            it_interval: timespec(period_ns),
+        };
+        // SAFETY: the kernel reads `times`; the old value is not asked for.
+        let set = unsafe {
+            libc::syscall(
+                libc::SYS_timer_settime,
+                id,
+                0,
+                &times,
+                std::ptr::null_mut::<libc::itimerspec>(),
+            )
+        };
+        (set == 0).then_some(timer)
+    }
+
+    /// No signal of this timer is sent after the call.
+    pub(crate) fn delete(&mut self) {
+        if self.live {
+            // SAFETY: the id is ours and was not deleted before.
+            unsafe { libc::syscall(libc::SYS_timer_delete, self.id) };
+            self.live = false;
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.delete();
+    }
+}
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    }
+}
+
+/// The CPU clock of a thread of this process, by the kernel's encoding
+/// (`include/linux/posix-timers.h`: CPUCLOCK_SCHED of a thread).
+fn clock_of(tid: i32) -> libc::clockid_t {
+    const CPUCLOCK_PERTHREAD: libc::clockid_t = 4;
+    const CPUCLOCK_SCHED: libc::clockid_t = 2;
+    !tid << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED
+}
+
+fn read(clock: libc::clockid_t) -> Option<u64> {
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the kernel fills `time` when it returns 0.
+    if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: filled.
+    let time = unsafe { time.assume_init() };
+    Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// CPU time of a thread, nanoseconds; `None` when it is gone.
+pub(crate) fn thread_clock_ns(tid: i32) -> Option<u64> {
+    read(clock_of(tid))
+}
+
+/// CPU time of this process, nanoseconds, ended threads included.
+pub(crate) fn process_clock_ns() -> u64 {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
+}
+
+/// Nanoseconds since some fixed moment.
+pub(crate) fn monotonic_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC).unwrap_or(0)
+}
+
+/// The kernel's id of the calling thread.
+pub(crate) fn own_tid() -> i32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}

@@ -1,0 +1,62 @@
+//! Work of known length, and reading profiles.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use pilotlight::{Capture, Config, Guard, Profile};
+
+/// Starts pilotlight without a listener.
+pub fn start(frequency_hz: u32) -> Guard {
+    Config::new("test")
+        .no_listener()
+        .frequency_hz(frequency_hz)
+        .start()
+        .unwrap()
+}
+
+/// CPU time of the calling thread, nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU time of the process, nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn clock(id: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills `time`.
+    unsafe { libc::clock_gettime(id, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Burns CPU time of this thread.
+#[inline(always)]
+pub fn burn(ns: u64) {
+    let until = thread_cpu_ns() + ns;
+    let mut x = 1u64;
+    while thread_cpu_ns() < until {
+        for _ in 0..2000 {
+            x = std::hint::black_box(x.wrapping_mul(31).wrapping_add(7));
+        }
+    }
+}
+
+/// Captures while `work` runs.
+pub fn profile_of(work: impl FnOnce()) -> Profile {
+    let capture = Capture::begin().unwrap();
+    work();
+    capture.finish()
+}
+
+/// Expiries (column 0) of stacks that hold a function whose name contains `name`.
+pub fn expiries(profile: &Profile, name: &str) -> i64 {
+    pilotlight_profile::top(profile, 0)
+        .iter()
+        .filter(|row| row.name.contains(name))
+        .map(|row| row.total_value)
+        .max()
+        .unwrap_or(0)
+}
