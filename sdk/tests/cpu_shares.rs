@@ -24,7 +24,9 @@ fn three_threads_have_shares_of_1_to_2_to_4() {
     let _guard = start(97);
     let profile = profile_of(|| {
         let threads = [one_part as fn(), two_parts, four_parts].map(std::thread::spawn);
-        threads.map(|thread| thread.join().unwrap());
+        for thread in threads {
+            thread.join().unwrap();
+        }
     });
     let names = ["one_part", "two_parts", "four_parts"];
     let seen = names.map(|name| expiries(&profile, name) as f64);

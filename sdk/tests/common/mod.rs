@@ -1,5 +1,6 @@
 //! Work of known length, and reading profiles.
 #![allow(dead_code, reason = "each test uses a part")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use pilotlight::{Capture, Config, Guard, Profile};
 
