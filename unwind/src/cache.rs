@@ -4,11 +4,10 @@ use crate::Modules;
 use crate::rule::Packed;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const SLOT_BITS: u32 = 13;
-const SLOTS: usize = 1 << SLOT_BITS;
-/// User addresses on x86-64; a slot's tag is what remains above the slot bits.
+const SLOTS: usize = 8192;
+/// User addresses on x86-64.
 const ADDRESS_BITS: u32 = 47;
-const _: () = assert!(ADDRESS_BITS - SLOT_BITS + Packed::BITS == 64);
+const _: () = assert!(ADDRESS_BITS - SLOTS.trailing_zeros() == Packed::TAG_BITS);
 
 /// A direct-mapped cache of 8,192 rules (64 KiB), lock-free and shared between threads.
 ///
@@ -39,26 +38,41 @@ impl Cache {
         self.modules == modules.id()
     }
 
-    /// Folds the tag into the low bits; given the tag this is a bijection, so tag and slot
-    /// together are the whole address.
+    /// Bits 3..16 choose the slot: call instructions take at least 5 bytes, so that neighbours
+    /// share a cache line rather than a slot.
     #[inline(always)]
-    fn slot(&self, pc: u64) -> &AtomicU64 {
-        let folded = pc ^ (pc >> SLOT_BITS) ^ (pc >> (2 * SLOT_BITS));
-        &self.slots[(folded as usize) & (SLOTS - 1)]
+    fn slot(&self, key: u64) -> &AtomicU64 {
+        &self.slots[(key >> 3) as usize & (SLOTS - 1)]
     }
 
+    /// All bits of a key that its slot does not tell: 13 and up, of which 13..16 are told and
+    /// therefore carry bits 0..3 too.
     #[inline(always)]
-    pub(crate) fn get(&self, pc: u64) -> Option<Packed> {
+    fn tag(key: u64) -> u64 {
+        (key >> SLOTS.trailing_zeros()) ^ (key & 7)
+    }
+
+    /// The rule of `key` when it is cached and plain. (For addresses below 64 KiB, where no code
+    /// is, an empty slot gives a rule without a frame.)
+    #[inline(always)]
+    pub(crate) fn plain(&self, key: u64) -> Option<Packed> {
         // Relaxed: a slot is self-contained, and an old value is as right as a new one.
-        let slot = self.slot(pc).load(Ordering::Relaxed);
-        let hit = slot >> Packed::BITS == pc >> SLOT_BITS && slot != 0;
-        hit.then_some(Packed(slot as u32 & ((1 << Packed::BITS) - 1)))
+        let slot = self.slot(key).load(Ordering::Relaxed);
+        // Tag and class in one comparison.
+        ((slot ^ Cache::tag(key)) << (64 - Packed::CHECKED_BITS) == 0).then_some(Packed(slot))
     }
 
-    pub(crate) fn put(&self, pc: u64, rule: Packed) {
-        if pc >> ADDRESS_BITS == 0 {
-            let slot = (pc >> SLOT_BITS) << Packed::BITS | u64::from(rule.0);
-            self.slot(pc).store(slot, Ordering::Relaxed);
+    /// The rule of `key` when it is cached.
+    pub(crate) fn get(&self, key: u64) -> Option<Packed> {
+        let slot = self.slot(key).load(Ordering::Relaxed);
+        let hit = (slot ^ Cache::tag(key)) << (64 - Packed::TAG_BITS) == 0;
+        (hit && slot != 0).then_some(Packed(slot))
+    }
+
+    pub(crate) fn put(&self, key: u64, rule: Packed) {
+        if key >> ADDRESS_BITS == 0 {
+            self.slot(key)
+                .store(Cache::tag(key) | rule.0, Ordering::Relaxed);
         }
     }
 }
@@ -79,26 +93,42 @@ impl std::fmt::Debug for Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::Class;
+
+    fn plain(n: u64) -> Packed {
+        Packed(n << 49)
+    }
 
     #[test]
     fn an_address_finds_its_own_rule_only() {
         let cache = Cache::new(&Modules::new(Vec::new()));
         let mut pc = 0x7f12_3456_789au64;
-        for i in 0..100_000u32 {
+        for i in 1..30_000 {
             pc = pc.wrapping_mul(6364136223846793005).wrapping_add(1) >> 17;
-            assert_eq!(cache.get(pc ^ 1 << 40), None);
-            cache.put(pc, Packed(i | 1));
-            assert_eq!(cache.get(pc), Some(Packed(i | 1)));
+            cache.put(pc, plain(i));
+            let found = |pc| cache.plain(pc).map(|p| p.cfa(0, 0) / 8);
+            assert_eq!(
+                (found(pc), cache.get(pc).map(|p| p.class())),
+                (Some(i), Some(Class::Plain))
+            );
             for bit in 0..ADDRESS_BITS {
-                assert_eq!(cache.get(pc ^ 1 << bit).filter(|p| p.0 == i | 1), None);
+                assert_ne!(found(pc ^ 1 << bit), Some(i));
             }
         }
     }
 
     #[test]
+    fn other_classes_are_cached_but_not_plain() {
+        let cache = Cache::new(&Modules::new(Vec::new()));
+        cache.put(0x1234, Packed::bare(Class::Signal));
+        assert_eq!(cache.plain(0x1234), None);
+        assert_eq!(cache.get(0x1234).map(|p| p.class()), Some(Class::Signal));
+    }
+
+    #[test]
     fn kernel_and_null_addresses_are_not_cached() {
         let cache = Cache::new(&Modules::new(Vec::new()));
-        cache.put(u64::MAX, Packed(1));
+        cache.put(u64::MAX, plain(1));
         assert_eq!(cache.get(u64::MAX), None);
         assert_eq!(cache.get(0), None);
     }

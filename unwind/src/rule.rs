@@ -83,79 +83,80 @@ impl Rule {
     }
 }
 
-/// A rule squeezed into 30 bits, so that a cache slot is one atomic word.
+/// A rule squeezed into the upper 30 bits of a word, so that a cache slot is one atomic word: the
+/// lower 34 bits are the slot's tag, and mean nothing here.
 ///
-/// bits 0..3 class, 3 base is bp, 4 rbp was saved, 5..20 CFA offset / 8,
-/// 20..30 depth of the saved rbp below the CFA / 8.
+/// bits 34..37 class, 37 base is bp, 38..48 words from the CFA down to the saved rbp (1, the
+/// return address, where rbp is kept), 49..64 CFA offset in words: on top, so that one shift
+/// extracts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Packed(pub u32);
+pub(crate) struct Packed(pub u64);
 
-/// The class of a packed rule. Zero is never stored: an empty slot is no rule.
-#[repr(u32)]
+/// The class of a packed rule.
+#[repr(u64)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    Plain = 1,
-    End = 2,
-    Signal = 3,
-    Gap = 4,
+    /// Zero, so that tag and class are compared at once.
+    Plain = 0,
+    End = 1,
+    Signal = 2,
+    Gap = 3,
     /// Does not fit: look the whole rule up.
-    Full = 5,
-    Unsupported = 6,
+    Full = 4,
+    Unsupported = 5,
 }
 
 impl Packed {
-    pub const BITS: u32 = 30;
-    const BASE_BP: u32 = 1 << 3;
-    const BP_SAVED: u32 = 1 << 4;
+    /// Bits left for the tag of a cache slot.
+    pub const TAG_BITS: u32 = 34;
+    /// Tag and class together.
+    pub const CHECKED_BITS: u32 = Packed::TAG_BITS + 3;
+    const BASE_BP: u64 = 1 << 37;
+    const DEPTH_SHIFT: u32 = 38;
+    const DEPTH_LIMIT: i32 = 1 << 10;
+    const KEPT: i32 = 1;
+    const CFA_SHIFT: u32 = 49;
     const CFA_LIMIT: i32 = 1 << 15;
-    const BP_LIMIT: i32 = 1 << 10;
 
     /// Packs the rule that holds at `pc`.
     pub fn new(rule: &Rule, pc: u64) -> Packed {
-        let class = match rule.kind {
-            Kind::Sp => return Packed::plain(rule, rule.cfa, 0),
-            Kind::Bp => return Packed::plain(rule, rule.cfa, Packed::BASE_BP),
-            Kind::Plt => return Packed::plain(rule, rule.plt_cfa(pc), 0),
-            Kind::End => Class::End,
-            Kind::Signal => Class::Signal,
-            Kind::FramePointer => Class::Gap,
-            Kind::Unsupported => Class::Unsupported,
-            Kind::Bx | Kind::DerefSp | Kind::DerefBp => Class::Full,
+        let plain = match rule.kind {
+            Kind::Sp => Packed::plain(rule, rule.cfa, 0),
+            Kind::Bp => Packed::plain(rule, rule.cfa, Packed::BASE_BP),
+            Kind::Plt => Packed::plain(rule, rule.plt_cfa(pc), 0),
+            Kind::End => return Packed::bare(Class::End),
+            Kind::Signal => return Packed::bare(Class::Signal),
+            Kind::FramePointer => return Packed::bare(Class::Gap),
+            Kind::Unsupported => return Packed::bare(Class::Unsupported),
+            Kind::Bx | Kind::DerefSp | Kind::DerefBp => None,
         };
-        Packed(class as u32)
+        plain.unwrap_or(Packed::bare(Class::Full))
     }
 
-    fn plain(rule: &Rule, cfa: i32, flags: u32) -> Packed {
-        let full = Packed(Class::Full as u32);
-        let saved = match rule.bp_saved {
-            Saved::Same => 0,
-            Saved::AtCfa => {
-                let depth = -i32::from(rule.bp);
-                if depth <= 0 || depth >= Packed::BP_LIMIT {
-                    return full;
-                }
-                Packed::BP_SAVED | (depth as u32) << 20
-            }
-            Saved::AtBp | Saved::Lost => return full,
-        };
-        if cfa % 8 != 0 || !(0..Packed::CFA_LIMIT).contains(&(cfa / 8)) || cfa < 0 {
-            return full;
-        }
-        Packed(Class::Plain as u32 | flags | saved | ((cfa / 8) as u32) << 5)
+    /// A class without offsets.
+    pub const fn bare(class: Class) -> Packed {
+        Packed((class as u64) << Packed::TAG_BITS)
     }
 
-    #[inline(always)]
-    pub fn is_plain(self) -> bool {
-        self.0 & 7 == Class::Plain as u32
+    fn plain(rule: &Rule, cfa: i32, flags: u64) -> Option<Packed> {
+        let below = Packed::KEPT + 1..Packed::DEPTH_LIMIT;
+        let depth = match rule.bp_saved {
+            Saved::Same => Packed::KEPT,
+            Saved::AtCfa => Some(-i32::from(rule.bp)).filter(|depth| below.contains(depth))?,
+            Saved::AtBp | Saved::Lost => return None,
+        };
+        let words = Some(cfa / 8).filter(|w| cfa % 8 == 0 && (0..Packed::CFA_LIMIT).contains(w))?;
+        let fields = (words as u64) << Packed::CFA_SHIFT | (depth as u64) << Packed::DEPTH_SHIFT;
+        Some(Packed(Packed::bare(Class::Plain).0 | flags | fields))
     }
 
     pub fn class(self) -> Class {
-        match self.0 & 7 {
-            1 => Class::Plain,
-            2 => Class::End,
-            3 => Class::Signal,
-            4 => Class::Gap,
-            6 => Class::Unsupported,
+        match (self.0 >> Packed::TAG_BITS) & 7 {
+            0 => Class::Plain,
+            1 => Class::End,
+            2 => Class::Signal,
+            3 => Class::Gap,
+            5 => Class::Unsupported,
             _ => Class::Full,
         }
     }
@@ -163,18 +164,20 @@ impl Packed {
     /// CFA of a plain rule.
     #[inline(always)]
     pub fn cfa(self, sp: u64, bp: u64) -> u64 {
-        let base = if self.0 & Packed::BASE_BP != 0 {
-            bp
-        } else {
-            sp
-        };
-        base.wrapping_add(u64::from((self.0 >> 2) & (0x7fff << 3)))
+        let base = std::hint::select_unpredictable(self.0 & Packed::BASE_BP == 0, sp, bp);
+        base.wrapping_add((self.0 >> Packed::CFA_SHIFT) * 8)
     }
 
-    /// Bytes below the CFA where rbp is saved; 0 when it is not.
+    /// Bytes from the CFA down to the saved rbp, or to the return address where rbp is kept.
     #[inline(always)]
     pub fn bp_depth(self) -> u64 {
-        u64::from((self.0 >> 20) << 3)
+        (self.0 >> (Packed::DEPTH_SHIFT - 3)) & (8 * (Packed::DEPTH_LIMIT as u64 - 1))
+    }
+
+    /// rbp is kept: what [`Packed::bp_depth`] leads to is no rbp.
+    #[inline(always)]
+    pub fn bp_kept(self) -> bool {
+        self.bp_depth() == 8 * Packed::KEPT as u64
     }
 }
 
@@ -202,17 +205,23 @@ mod tests {
 
     #[test]
     fn plain_rules_survive_packing() {
-        let packed = Packed::new(&rule(Kind::Sp, 64, Saved::AtCfa, -2), 0);
-        assert!(packed.is_plain());
-        assert_eq!((packed.cfa(1000, 5), packed.bp_depth()), (1064, 16));
-        let packed = Packed::new(&rule(Kind::Bp, 16, Saved::Same, 0), 0);
-        assert_eq!((packed.cfa(1000, 5), packed.bp_depth()), (21, 0));
-        let packed = Packed::new(&rule(Kind::Sp, 8 * 0x7fff, Saved::AtCfa, -1023), 0);
+        let pack = |rule| Packed::new(&rule, 0);
+        let packed = pack(rule(Kind::Sp, 64, Saved::AtCfa, -2));
+        assert_eq!(
+            (packed.class(), packed.cfa(1000, 5), packed.bp_depth()),
+            (Class::Plain, 1064, 16)
+        );
+        let packed = pack(rule(Kind::Bp, 16, Saved::Same, 0));
+        assert_eq!(
+            (packed.class(), packed.cfa(1000, 5), packed.bp_depth()),
+            (Class::Plain, 21, 8)
+        );
+        let packed = pack(rule(Kind::Sp, 8 * 0x7fff, Saved::AtCfa, -1023));
         assert_eq!(
             (packed.cfa(0, 5), packed.bp_depth()),
             (8 * 0x7fff, 8 * 1023)
         );
-        assert!(packed.0 < 1 << Packed::BITS);
+        assert_eq!(packed.0 & ((1 << Packed::TAG_BITS) - 1), 0);
     }
 
     #[test]
@@ -222,6 +231,7 @@ mod tests {
             rule(Kind::Sp, 12, Saved::Same, 0),
             rule(Kind::Sp, -8, Saved::Same, 0),
             rule(Kind::Bp, 16, Saved::AtCfa, 1),
+            rule(Kind::Bp, 16, Saved::AtCfa, -1),
             rule(Kind::Bp, 16, Saved::AtCfa, -1024),
             rule(Kind::Bp, 16, Saved::AtBp, 0),
             rule(Kind::Bx, 16, Saved::Same, 0),

@@ -116,12 +116,12 @@ pub fn unwind_with<S: Stack>(
     let frame = Frame { regs, exact: true };
     let mut walk = Walk {
         modules,
+        cache,
         stack,
-        frame,
         checkpoint: (frame, 0),
         unwound: Unwound::new(),
     };
-    walk.run(cache, out);
+    walk.run(frame, out);
     walk.unwound
 }
 
@@ -150,10 +150,21 @@ struct Frame {
 }
 
 impl Frame {
+    /// A frame that a call left.
+    fn returned(regs: Registers) -> Frame {
+        Frame { regs, exact: false }
+    }
+
     /// The address whose rule holds: a return address may be the first byte of another function.
     #[inline(always)]
     fn pc(&self) -> u64 {
         self.regs.ip.wrapping_sub(u64::from(!self.exact))
+    }
+
+    /// What the cache knows this frame by: for return addresses, the address itself.
+    #[inline(always)]
+    fn key(&self) -> u64 {
+        self.regs.ip.wrapping_add(u64::from(self.exact))
     }
 
     /// The caller by a whole rule, all registers restored.
@@ -274,109 +285,123 @@ impl Frame {
 
 struct Walk<'a, S> {
     modules: &'a Modules,
+    cache: Option<&'a Cache>,
     stack: &'a S,
-    frame: Frame,
     /// The last frame whose rbx is known, and its index in the output.
     checkpoint: (Frame, usize),
     unwound: Unwound,
 }
 
+/// The caller of a return address whose plain rule is cached. Whatever is unusual is left to
+/// [`Walk::slow`].
+///
+/// The only chain of dependent instructions is: address → slot → CFA → return address.
+#[inline(always)]
+fn fast<S: Stack>(cache: Option<&Cache>, stack: &S, regs: Registers) -> Option<Registers> {
+    plain(cache?.plain(regs.ip)?, stack, regs).ok()
+}
+
+/// CFA from sp or bp; rbp kept, or saved below the CFA.
+#[inline(always)]
+fn plain<S: Stack>(rule: Packed, stack: &S, regs: Registers) -> Result<Registers, End> {
+    let cfa = rule.cfa(regs.sp, regs.bp);
+    // Where rbp is kept, the return address is read twice: no branch.
+    let saved = cfa.wrapping_sub(rule.bp_depth());
+    let (ip, word) = stack
+        .words(cfa.wrapping_sub(8), saved)
+        .ok_or(End::BadStack)?;
+    if cfa <= regs.sp {
+        return Err(End::BadStack);
+    }
+    if ip == 0 {
+        return Err(End::Root);
+    }
+    let bp = std::hint::select_unpredictable(rule.bp_kept(), regs.bp, word);
+    Ok(Registers {
+        ip,
+        sp: cfa,
+        bp,
+        bx: 0,
+    })
+}
+
 impl<S: Stack> Walk<'_, S> {
+    /// Writes frame after frame; [`Self::slow`] takes every step that [`fast`] does not.
     #[inline(always)]
-    fn run(&mut self, cache: Option<&Cache>, out: &mut [u64]) {
-        let mut end = End::Truncated;
+    fn run(&mut self, frame: Frame, out: &mut [u64]) {
+        self.unwound.end = End::Truncated;
+        let (cache, stack) = (self.cache, self.stack);
+        // Scalars, so that they stay in registers; rbx is not followed (see `recover_bx`).
+        let (mut ip, mut sp, mut bp, mut exact) =
+            (frame.regs.ip, frame.regs.sp, frame.regs.bp, frame.exact);
+        let mut frames = 0;
         for slot in out {
-            *slot = self.frame.regs.ip;
-            self.unwound.frames += 1;
-            let pc = self.frame.pc();
-            let next = match cache.and_then(|c| c.get(pc)) {
-                Some(rule) if rule.is_plain() => self.plain(rule),
-                hit => self.slow(pc, hit, cache),
-            };
-            match next {
-                Ok(frame) => self.frame = frame,
-                Err(reason) => {
-                    end = reason;
+            *slot = ip;
+            frames += 1;
+            let regs = Registers { ip, sp, bp, bx: 0 };
+            if !exact && let Some(caller) = fast(cache, stack, regs) {
+                (ip, sp, bp) = (caller.ip, caller.sp, caller.bp);
+                continue;
+            }
+            self.unwound.frames = frames;
+            match self.slow(Frame { regs, exact }) {
+                Ok(Frame { regs, exact: e }) => {
+                    (ip, sp, bp, exact) = (regs.ip, regs.sp, regs.bp, e)
+                }
+                Err(end) => {
+                    self.unwound.end = end;
                     break;
                 }
             }
         }
-        self.unwound.end = end;
-    }
-
-    /// The common case: CFA from sp or bp, rbp kept or below the CFA.
-    #[inline(always)]
-    fn plain(&self, rule: Packed) -> Result<Frame, End> {
-        let Registers { sp, bp, bx, .. } = self.frame.regs;
-        let cfa = rule.cfa(sp, bp);
-        if cfa <= sp {
-            return Err(End::BadStack);
-        }
-        let ip = self.stack.word(cfa.wrapping_sub(8)).ok_or(End::BadStack)?;
-        let depth = rule.bp_depth();
-        let bp = match depth {
-            0 => bp,
-            _ => self
-                .stack
-                .word(cfa.wrapping_sub(depth))
-                .ok_or(End::BadStack)?,
-        };
-        if ip == 0 {
-            return Err(End::Root);
-        }
-        Ok(Frame {
-            regs: Registers {
-                ip,
-                sp: cfa,
-                bp,
-                bx,
-            },
-            exact: false,
-        })
+        self.unwound.frames = frames;
     }
 
     #[cold]
     #[inline(never)]
-    fn slow(&mut self, pc: u64, hit: Option<Packed>, cache: Option<&Cache>) -> Result<Frame, End> {
-        let packed = match hit {
-            Some(packed) => packed,
-            None => {
-                let module = self.modules.find(pc).ok_or(End::NoModule)?;
-                let packed = Packed::new(&module.rule_at(pc), pc);
-                if let Some(cache) = cache {
-                    cache.put(pc, packed);
-                }
-                packed
-            }
-        };
+    fn slow(&mut self, frame: Frame) -> Result<Frame, End> {
+        let packed = self.rule(&frame)?;
         match packed.class() {
-            Class::Plain => self.plain(packed),
+            Class::Plain => plain(packed, self.stack, frame.regs).map(Frame::returned),
             Class::End => Err(End::Root),
             Class::Unsupported => Err(End::NoRule),
-            Class::Signal => self.signal(),
+            Class::Signal => self.signal(&frame),
             Class::Gap => {
                 self.unwound.guessed = self.unwound.guessed.saturating_add(1);
-                self.frame.guess(self.modules, self.stack)
+                frame.guess(self.modules, self.stack)
             }
-            Class::Full => self.full(pc),
+            Class::Full => self.full(frame),
         }
     }
 
-    fn signal(&mut self) -> Result<Frame, End> {
-        let frame = self.frame.interrupted(self.stack)?;
+    /// The packed rule of a frame, from the cache or from its module's table.
+    fn rule(&self, frame: &Frame) -> Result<Packed, End> {
+        if let Some(packed) = self.cache.and_then(|c| c.get(frame.key())) {
+            return Ok(packed);
+        }
+        let module = self.modules.find(frame.pc()).ok_or(End::NoModule)?;
+        let packed = Packed::new(&module.rule_at(frame.pc()), frame.pc());
+        if let Some(cache) = self.cache {
+            cache.put(frame.key(), packed);
+        }
+        Ok(packed)
+    }
+
+    fn signal(&mut self, frame: &Frame) -> Result<Frame, End> {
+        let frame = frame.interrupted(self.stack)?;
         self.unwound.add_trampoline();
         self.checkpoint = (frame, self.unwound.frames);
         Ok(frame)
     }
 
-    fn full(&mut self, pc: u64) -> Result<Frame, End> {
-        let module = self.modules.find(pc).ok_or(End::NoModule)?;
-        let rule = module.rule_at(pc);
+    fn full(&mut self, mut frame: Frame) -> Result<Frame, End> {
+        let module = self.modules.find(frame.pc()).ok_or(End::NoModule)?;
+        let rule = module.rule_at(frame.pc());
         if rule.kind == Kind::Bx {
-            self.frame.regs.bx = self.recover_bx()?;
-            self.checkpoint = (self.frame, self.unwound.frames - 1);
+            frame.regs.bx = self.recover_bx()?;
+            self.checkpoint = (frame, self.unwound.frames - 1);
         }
-        self.frame.caller(&rule, self.modules, self.stack)
+        frame.caller(&rule, self.modules, self.stack)
     }
 
     /// rbx is not followed on the fast path. The few rules that need it walk again from where it
