@@ -19,7 +19,7 @@ fn fold(a: u64, b: u64) -> u64 {
 /// Hash of two numbers, valid inside this process only.
 #[inline]
 pub fn pair(a: u64, b: u64) -> u64 {
-    fold(a ^ seed(), b.wrapping_add(K) | 1).wrapping_mul(K) ^ a
+    fold(a ^ seed(), b ^ K)
 }
 
 /// Hash of a byte string, valid inside this process only.
@@ -84,6 +84,56 @@ impl IdTable {
                 at = (at + 1) & (size - 1);
             }
             self.slots[at] = (short, id);
+        }
+    }
+}
+
+/// Table from a pair of ids to the id of the pair. The pair stands in the slot: one cache miss a
+/// lookup, and tree nodes are looked up by the million.
+#[derive(Default)]
+pub struct PairTable {
+    /// (first << 32 | second, id + 1); 0 = empty.
+    slots: Vec<(u64, u32)>,
+    len: usize,
+}
+
+impl PairTable {
+    /// The id of a pair, or `new_id` put in its place; then the second part is true.
+    #[inline]
+    pub fn intern(&mut self, first: u32, second: u32, new_id: u32) -> (u32, bool) {
+        if self.len * 4 >= self.slots.len() * 3 {
+            self.grow();
+        }
+        let key = u64::from(first) << 32 | u64::from(second);
+        let at = self.slot(key);
+        if self.slots[at].1 != 0 {
+            return (self.slots[at].1 - 1, false);
+        }
+        self.slots[at] = (key, new_id + 1);
+        self.len += 1;
+        (new_id, true)
+    }
+
+    /// Where the key stands or belongs.
+    #[inline]
+    fn slot(&self, key: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = fold(key ^ seed(), K) as usize & mask;
+        loop {
+            let (seen, id) = self.slots[at];
+            if id == 0 || seen == key {
+                return at;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn grow(&mut self) {
+        let size = (self.slots.len() * 2).max(64);
+        let old = std::mem::replace(&mut self.slots, vec![(0, 0); size]);
+        for (key, id) in old.into_iter().filter(|slot| slot.1 != 0) {
+            let at = self.slot(key);
+            self.slots[at] = (key, id);
         }
     }
 }

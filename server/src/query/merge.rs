@@ -1,6 +1,6 @@
 //! Adding parts up into one tree of names: sums per stack first, names last.
 
-use crate::hash::{IdTable, bytes, pair};
+use crate::hash::{IdTable, PairTable, bytes};
 use crate::segment::{Part, Symbols};
 
 use super::engine::{QueryError, Selected};
@@ -38,7 +38,7 @@ pub struct NameTree {
     pub(super) parents: Vec<u32>,
     pub(super) node_names: Vec<u32>,
     pub(super) self_values: Vec<i64>,
-    node_table: IdTable,
+    node_table: PairTable,
     /// Value of stacks whose leaf has no name.
     pub unknown: i64,
     /// Value of stacks marked as cut.
@@ -54,7 +54,7 @@ impl Default for NameTree {
             parents: vec![0],
             node_names: vec![0],
             self_values: vec![0],
-            node_table: IdTable::default(),
+            node_table: PairTable::default(),
             unknown: 0,
             truncated: 0,
         };
@@ -91,12 +91,8 @@ impl NameTree {
 
     #[inline]
     fn child(&mut self, parent: u32, name: u32) -> u32 {
-        let (parents, names) = (&self.parents, &self.node_names);
-        let new = parents.len() as u32;
-        let hash = pair(parent.into(), name.into());
-        let (id, fresh) = self.node_table.intern(hash, new, |id| {
-            parents[id as usize] == parent && names[id as usize] == name
-        });
+        let new = self.parents.len() as u32;
+        let (id, fresh) = self.node_table.intern(parent, name, new);
         if fresh {
             self.parents.push(parent);
             self.node_names.push(name);

@@ -6,7 +6,7 @@ use pilotlight_profile::{self as model, LabelValue, Profile, StrId};
 
 use super::symbols::{Function, Label, Lines, Mapping};
 use super::{Labels, Part, PartHeader, ProfileRow, Section, SeriesEntry, Symbols, TypeSet};
-use crate::hash::{IdTable, bytes, pair};
+use crate::hash::{IdTable, PairTable, bytes, pair};
 
 const UNSET: u32 = u32::MAX;
 
@@ -42,7 +42,7 @@ struct Tables {
     functions: IdTable,
     mappings: IdTable,
     locations: IdTable,
-    nodes: IdTable,
+    nodes: PairTable,
     label_sets: IdTable,
     series: IdTable,
     type_sets: IdTable,
@@ -539,19 +539,12 @@ impl PartBuilder {
 
     #[inline]
     fn node(&mut self, parent: u32, location: u32) -> u32 {
-        let Symbols {
-            parents,
-            node_locations,
-            ..
-        } = &mut self.part.symbols;
-        let new = parents.len() as u32;
-        let hash = pair(parent.into(), location.into());
-        let (id, fresh) = self.tables.nodes.intern(hash, new, |id| {
-            parents[id as usize] == parent && node_locations[id as usize] == location
-        });
+        let symbols = &mut self.part.symbols;
+        let new = symbols.parents.len() as u32;
+        let (id, fresh) = self.tables.nodes.intern(parent, location, new);
         if fresh {
-            parents.push(parent);
-            node_locations.push(location);
+            symbols.parents.push(parent);
+            symbols.node_locations.push(location);
         }
         id
     }
