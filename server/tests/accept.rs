@@ -1,4 +1,5 @@
 //! Every row of the table of real and broken pprof: 2xx with a report, or 4xx that names the fault.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends there")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! kill -9 under load: what was acknowledged is there, once, whatever index is used.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends there")]
 
 mod common;
 

@@ -2,6 +2,7 @@
 //!
 //! `PILOTLIGHT_WRITE_FIXTURES=1 cargo test -p pilotlight-server --test segment_format` writes the
 //! fixtures anew; do that only for a new version, beside those of the old ones.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends there")]
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
 //! Restart, retries, failing disks, damaged files, a lost index, merging, retention.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends there")]
 
 mod common;
 

@@ -99,7 +99,7 @@ impl NameTree {
         let mut sorted = totals.to_vec();
         let (_, &mut edge, _) = sorted.select_nth_unstable_by(max - 1, |a, b| b.cmp(a));
         let above = totals.iter().filter(|&&total| total > edge).count();
-        let mut ties = max - above;
+        let mut ties = max.saturating_sub(above + usize::from(totals[0] == edge));
         let mut keep = vec![false; nodes];
         keep[0] = true;
         for node in 1..nodes {
