@@ -27,6 +27,9 @@ struct Confirmation {
 fn main() -> Result<(), Box<dyn Error>> {
     let _pilotlight = pilotlight::start("checkout")?;
 
+    if let Some(address) = _pilotlight.address() {
+        println!("pilotlight: http://{address}/debug/pprof/");
+    }
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?

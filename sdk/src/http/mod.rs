@@ -36,7 +36,6 @@ mod symbol;
 use std::time::Duration;
 
 pub use routes::respond;
-#[allow(unused_imports, reason = "called by start")]
 pub(crate) use server::serve;
 pub use server::{ServerHandle, serve_with};
 pub use stream::CaptureStream;

@@ -41,7 +41,6 @@ struct Open {
 }
 
 /// Serves `/debug/pprof/` with the default limits.
-#[allow(dead_code, reason = "called by start")]
 pub(crate) fn serve(listener: TcpListener) -> io::Result<ServerHandle> {
     serve_with(listener, Options::default())
 }

@@ -232,3 +232,18 @@ pub fn captures_end(address: SocketAddr) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// Method, target and body of a request, for servers that stand between.
+pub fn read_request(reader: &mut impl BufRead) -> (String, String, Vec<u8>) {
+    let first = line(reader).unwrap();
+    let mut words = first.split(' ').map(String::from);
+    let (method, target) = (words.next().unwrap(), words.next().unwrap());
+    let mut body = Vec::new();
+    while let Some((name, value)) = line(reader).unwrap().split_once(": ") {
+        if name.eq_ignore_ascii_case("content-length") {
+            body.resize(value.parse().unwrap(), 0);
+        }
+    }
+    reader.read_exact(&mut body).unwrap();
+    (method, target, body)
+}

@@ -79,17 +79,22 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// Sends this client's share of the requests, each at its own point in time.
+/// Sends this client's share of the requests at random times (a Poisson process). A steady beat
+/// would fall in step with the kernel's tick, at which CPU timers are looked at, and no sampler
+/// would see the true shares.
 fn run_client(plan: &Plan, client: u64, start: Instant) -> Outcome {
     let mut outcome = Outcome::default();
     let mut connection = None;
-    let last = plan.requests.min(plan.seconds.saturating_mul(plan.rate));
-    for number in (client..last).step_by(plan.connections as usize) {
-        let due = start + Duration::from_secs_f64(number as f64 / plan.rate as f64);
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        if start.elapsed() >= Duration::from_secs(plan.seconds) {
+    let mut random = Random::new(client);
+    let mean_gap = plan.connections as f64 / plan.rate as f64;
+    let mut due = Duration::ZERO;
+    let first_and_next = (client..plan.requests).step_by(plan.connections as usize);
+    for number in first_and_next {
+        due += Duration::from_secs_f64(mean_gap * random.exponential());
+        if due.max(start.elapsed()) >= Duration::from_secs(plan.seconds) {
             break;
         }
+        std::thread::sleep(due.saturating_sub(start.elapsed()));
         let sent = Instant::now();
         match request(&mut connection, plan, number) {
             Ok(()) => outcome.latencies.push(sent.elapsed()),
@@ -101,6 +106,28 @@ fn run_client(plan: &Plan, client: u64, start: Instant) -> Outcome {
         }
     }
     outcome
+}
+
+/// Xorshift: the same numbers for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Random(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+
+    /// Exponentially distributed with mean 1.
+    fn exponential(&mut self) -> f64 {
+        const STEPS: u64 = 1 << 32;
+        -((self.below(STEPS) + 1) as f64 / STEPS as f64).ln()
+    }
 }
 
 fn request(
@@ -152,13 +179,8 @@ fn read_response(stream: &mut BufReader<TcpStream>) -> Result<(), Failure> {
 
 /// A basket of about 40 items, the same for the same number.
 fn basket(number: u64) -> String {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = |limit: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % limit
-    };
+    let mut random = Random::new(number);
+    let mut next = |limit| random.below(limit);
     let items: Vec<String> = (0..32 + next(16))
         .map(|_| {
             format!(
