@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::index::{self, Entry};
 use super::stream::{self, CaptureStream};
 use super::{Body, Request, Response, query, symbol};
-use crate::capture;
+use crate::{capture, engine};
 
 const PREFIX: &str = "/debug/pprof/";
 
@@ -103,7 +103,7 @@ fn entries() -> Vec<Entry> {
         ),
         Entry {
             running: stream::running(),
-            off: capture::subscribe().err().map(|error| error.to_string()),
+            off: engine::current().err().map(|error| error.to_string()),
             ..profile
         },
         on(
