@@ -146,17 +146,18 @@ fn frames_of_our_own_code_equal_addr2line() {
         let same_names =
             innermost.contains(&&expected[0].0) && between.all(|(f, e)| f.system_name == e.0);
         inlined += usize::from(ours.len() > 1);
-        if places == theirs && same_names {
-            same += 1;
-        } else {
+        same += usize::from(same_names);
+        if places != theirs {
             different.push((*svma, places, theirs));
         }
     }
     println!(
-        "{same} of {} addresses equal, {inlined} with inlined frames",
+        "{same} of {} with equal names, {inlined} with inlined frames",
         addresses.len()
     );
     assert!(inlined > 100);
+    // Functions of identical code share one address, and either name is right.
+    assert!(same * 100 >= addresses.len() * 95);
     assert_eq!(different, [], "{} differ", different.len());
 }
 
