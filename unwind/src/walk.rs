@@ -87,7 +87,7 @@ impl Unwound {
 /// Walks the stack of the current thread: `out[0]` is the interrupted instruction, then return
 /// addresses, leaf first.
 ///
-/// Async-signal-safe: no allocation, no lock, no libc, no TLS, under 300 bytes of stack.
+/// Async-signal-safe: no allocation, no lock, no libc, no TLS, under 1 KiB of stack.
 ///
 /// # Safety
 /// Memory in `stack` must be readable during the call. Typically from 128 bytes (the red zone)
