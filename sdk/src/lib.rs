@@ -119,10 +119,15 @@ pub fn start(service: &str) -> Result<Guard, Error> {
 /// For tests of this crate: facts about the inside.
 #[doc(hidden)]
 pub mod testing {
-    /// Handlers that run at this moment.
+    /// The calling thread runs the signal handler now.
     #[must_use]
-    pub fn handlers_running() -> u32 {
-        crate::handler::running()
+    pub fn this_thread_handles_a_signal() -> bool {
+        crate::handler::is_running_here()
+    }
+
+    /// Makes [`this_thread_handles_a_signal`] say what a test wants it to.
+    pub fn pretend_in_handler(inside: bool) {
+        crate::handler::pretend(inside);
     }
 
     /// What a signal must carry to be taken for one of ours; send it with `rt_tgsigqueueinfo`.

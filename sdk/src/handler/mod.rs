@@ -4,7 +4,7 @@ mod scratch;
 
 use std::ops::Range;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use pilotlight_unwind::{End, Registers, unwind};
 
@@ -30,8 +30,9 @@ static ARMED: AtomicBool = AtomicBool::new(false);
 static MAX_DEPTH: AtomicUsize = AtomicUsize::new(crate::config::MAX_DEPTH);
 /// An address or a stack was met that the snapshot does not know.
 static STALE: AtomicBool = AtomicBool::new(false);
-/// Handlers running now; for tests that prove what a handler does not call.
-static INSIDE: AtomicU32 = AtomicU32::new(0);
+/// Threads that run the handler now, by the address of their errno; for tests that prove what a
+/// handler does not call. Two threads may share a mark: one is then overlooked, never both.
+static MARKS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 static PREVIOUS: Previous = Previous::new();
 
 /// The handler that the program had installed before ours.
@@ -121,9 +122,22 @@ pub(crate) fn push(frames: &[u64], weight: u32, generation: u32) -> bool {
     unsafe { ring.as_ref() }.is_some_and(|ring| ring.push(header, frames))
 }
 
-/// Handlers that run at this moment, in all threads.
-pub(crate) fn running() -> u32 {
-    INSIDE.load(Ordering::SeqCst)
+/// Marks the thread whose errno is at `errno` as running the handler, or not.
+fn mark(errno: usize, inside: bool) {
+    MARKS[errno >> 6 & 63].store(if inside { errno } else { 0 }, Ordering::Relaxed);
+}
+
+/// Whether the calling thread runs the handler now.
+pub(crate) fn is_running_here() -> bool {
+    // SAFETY: errno's location is the calling thread's.
+    let errno = unsafe { libc::__errno_location() } as usize;
+    MARKS[errno >> 6 & 63].load(Ordering::Relaxed) == errno
+}
+
+/// For the test of the test: marks the calling thread.
+pub(crate) fn pretend(inside: bool) {
+    // SAFETY: errno's location is the calling thread's.
+    mark(unsafe { libc::__errno_location() } as usize, inside);
 }
 
 /// The head of the kernel's siginfo, as timers and `sigqueue` fill it.
@@ -147,7 +161,7 @@ extern "C" fn on_sigprof(
     let errno_location = unsafe { libc::__errno_location() };
     // SAFETY: just got it.
     let errno = unsafe { *errno_location };
-    INSIDE.fetch_add(1, Ordering::SeqCst);
+    mark(errno_location as usize, true);
     // SAFETY: the kernel hands a siginfo_t of at least these fields.
     let sent = unsafe { &*info.cast::<SignalInfo>() };
     let from_timer = sent.code == libc::SI_TIMER;
@@ -163,7 +177,7 @@ extern "C" fn on_sigprof(
         COUNTERS.forwarded.add(1);
         forward(signal, info, context);
     }
-    INSIDE.fetch_sub(1, Ordering::SeqCst);
+    mark(errno_location as usize, false);
     // SAFETY: as above.
     unsafe { *errno_location = errno };
 }

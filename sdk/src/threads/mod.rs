@@ -210,7 +210,10 @@ impl Threads {
             }
             None => {
                 self.free.push(slot);
-                COUNTERS.timers_refused.add(1);
+                // Otherwise the thread ended between the listing and here.
+                if thread_clock_ns(tid).is_some() {
+                    COUNTERS.timers_refused.add(1);
+                }
             }
         }
     }
