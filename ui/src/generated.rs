@@ -16,7 +16,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.js.gz"),
             content_type: "text/javascript; charset=utf-8",
-            etag: "\"0b0b3ffe4e29c3b8\"",
+            etag: "\"c8e65beb3196734f\"",
         },
     ),
     (

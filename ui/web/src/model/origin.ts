@@ -18,7 +18,7 @@ const RUST_RUNTIME = new Set([
   "tokio", "tokio_util", "mio", "futures", "futures_core", "futures_util", "futures_executor", "async_std", "smol", "rayon", "rayon_core", "pilotlight",
 ]);
 const KERNEL_NAME = /^(\[k\]|\[kernel|entry_SYSCALL|do_syscall|__x64_sys_|__do_sys_|asm_(sysvec|exc)_|syscall_|ret_from_fork|exc_page_fault|vfs_|tcp_v[46]_|__schedule$|schedule$|do_(idle|futex|epoll|user_addr_fault)|x64_sys_call)/;
-const UNKNOWN_NAME = /^\[?(unknown|\?\?\?|unresolved|truncated)\]?$|^0x[0-9a-f]+$|^[^:\s]+\+0x[0-9a-f]+$|^$/i;
+const UNKNOWN_NAME = /^\[?(unknown|\?\?\?|unresolved|truncated)\]?$|^0x[0-9a-f]+$|^[^:\s]+\+0x[0-9a-f]+$|^\(other\)$|^$/i;
 /** `<`, `&`, `[`, `dyn `, `*mut `: what may stand before the crate in a Rust name. */
 const BEFORE_CRATE = /^(?:[<&[(\s*]|dyn |mut |const |impl )+/;
 const GO_NAME = /^((?:[\w.\-~%]+\/)*[\w\-~%]+(?:\.v\d+)?)\.[(\w]/;
@@ -47,7 +47,6 @@ function originOf(name: string, own: Set<string>): number {
   if (colons > 0) return rustOrigin(name, own);
   if (UNKNOWN_NAME.test(name)) return UNKNOWN!;
   if (KERNEL_NAME.test(name)) return KERNEL!;
-  if (name === "total" || name === "root" || name === "all" || name === "other") return DEPENDENCY!;
   return goOrigin(name, own);
 }
 

@@ -34,13 +34,6 @@ function byMagnitude(n: number): number {
   return n < 1e17 ? n / 1e3 : n / 1e6;
 }
 
-/** Steps of the series that give at most `points` points, in the API's words. */
-export function stepFor(rangeMs: number, points: number): string {
-  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400];
-  const seconds = steps.find((s) => rangeMs / 1e3 / s <= points) ?? 86400;
-  return `${seconds}s`;
-}
-
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const two = (n: number) => String(n).padStart(2, "0");
 

@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
 import type { Series } from "../model/api.ts";
 import { formatValue } from "../model/format.ts";
+import { lineOf } from "../model/series.ts";
 import { clock, day, formatRange } from "../model/time.ts";
 
 interface Props {
@@ -54,18 +55,10 @@ export function SeriesChart({ series, window: range, dark, cpu: isCpu, onRange }
   return <div class="series" ref={host} role="img" aria-label={words} data-testid="series" data-from={range?.[0]} data-until={range?.[1]} />;
 }
 
-/** One line of sums over all series; steps without a value are gaps of 0. */
-function columns(series: Series, [from, until]: readonly [number, number], cpu: boolean): [number[], number[]] {
-  const sums = new Map<number, number>();
-  const step = Math.max(1, series.step_ms);
-  for (const s of series.series) for (const [t, v] of s.points) sums.set(t, (sums.get(t) ?? 0) + v);
-  const times = [...sums.keys()].sort((a, b) => a - b);
-  const first = times[0] ?? from;
-  for (let t = first; t <= until; t += step) if (!sums.has(t)) sums.set(t, 0);
-  for (let t = first - step; t >= from; t -= step) sums.set(t, 0);
-  const all = [...sums.entries()].sort((a, b) => a[0] - b[0]);
-  const scale = cpu ? 1 / (step * 1e6) : 1;
-  return [all.map(([t]) => t / 1e3), all.map(([, v]) => v * scale)];
+function columns(series: Series, [from, until]: readonly [number, number], cpu: boolean): uPlot.AlignedData {
+  const line = lineOf(series, from, until);
+  const scale = cpu ? 1 / (line.stepMs * 1e6) : 1;
+  return [line.times.map((t) => t / 1e3), line.values.map((v) => (v === null ? null : v * scale))];
 }
 
 /** CPU time over clock time is a number of cores; other values stand for themselves. */

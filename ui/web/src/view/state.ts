@@ -2,7 +2,8 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, fetchSeries, fetchTree, fetchTypes, type ProfileType, type Series } from "../model/api.ts";
 import { Model } from "../model/model.ts";
 import { parseSelector } from "../model/selector.ts";
-import { parseTime, stepFor } from "../model/time.ts";
+import { niceStep } from "../model/series.ts";
+import { parseTime } from "../model/time.ts";
 import { isLive, readView, writeView, type View } from "../model/view.ts";
 
 /** Changes a view; `push` makes a step that the browser's Back button undoes. */
@@ -93,7 +94,7 @@ async function load(s: Selection, signal: AbortSignal, update: (p: Partial<Loade
   }
   const now = Date.now();
   const range = [parseTime(s.from, now), parseTime(s.until, now)] as const;
-  const seriesAnswer = fetchSeries(s, stepFor(range[1] - range[0], 240), signal).catch((e: unknown) => e as Error);
+  const seriesAnswer = fetchSeries(s, `${niceStep(Math.max(1, (range[1] - range[0]) / 1e3 / 400))}s`, signal).catch((e: unknown) => e as Error);
   const tree = await fetchTree(s, signal);
   if (signal.aborted) return;
   update({ model: new Model(tree, serviceHints(s.q)), error: null });

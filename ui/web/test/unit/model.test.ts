@@ -8,7 +8,7 @@ import { classify, markKernel, ORIGINS } from "../../src/model/origin.ts";
 import { decodeTree } from "../../src/model/pltr.ts";
 import { compile, exactly } from "../../src/model/search.ts";
 import { formatSelector, parseSelector } from "../../src/model/selector.ts";
-import { formatSpan, parseTime, stepFor } from "../../src/model/time.ts";
+import { formatSpan, nearestPreset, parseTime } from "../../src/model/time.ts";
 import { orderTop, parseSort, topOf } from "../../src/model/top.ts";
 import { DEFAULT_VIEW, readView, writeView } from "../../src/model/view.ts";
 import { checkout, encode, hostile, HOT, HOT_SHARE, totalOf } from "../../dev/synthetic.mjs";
@@ -157,7 +157,7 @@ test("times are read as the API reads them", () => {
   assert.equal(parseTime("now-15m", now), now - 900_000);
   for (const same of ["1700000000", "1700000000000", "1700000000000000000", "2023-11-14T22:13:20Z"]) assert.equal(parseTime(same, now), 1_700_000_000_000);
   assert.ok(Number.isNaN(parseTime("soon", now)));
-  assert.equal(stepFor(3600e3, 240), "15s");
+  assert.deepEqual([1e3, 3600e3, 4000e3, 1e12, Number.NaN].map(nearestPreset), ["now-5m", "now-1h", "now-6h", "now-7d", "now-1h"]);
   assert.equal(formatSpan(3_725_000), "1 h 2 min");
 });
 
