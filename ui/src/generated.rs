@@ -16,7 +16,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.js.gz"),
             content_type: "text/javascript; charset=utf-8",
-            etag: "\"c8e65beb3196734f\"",
+            etag: "\"5fc1eaee600e1cf7\"",
         },
     ),
     (
@@ -24,7 +24,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.css.gz"),
             content_type: "text/css; charset=utf-8",
-            etag: "\"570038df9c0708c3\"",
+            etag: "\"f40a7e561cb13c7e\"",
         },
     ),
     (

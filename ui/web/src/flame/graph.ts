@@ -58,6 +58,8 @@ export class FlameGraph {
   private to = 1;
   private hovered = -1;
   private focused = -1;
+  /** Whether the overlay holds marks. */
+  private marked = false;
   private frame: Frame | null = null;
   private animation = 0;
   private scheduled = 0;
@@ -86,6 +88,8 @@ export class FlameGraph {
     host.addEventListener("pointerleave", this.onLeave);
     host.addEventListener("click", this.onClick);
     host.addEventListener("keydown", this.onKey);
+    host.addEventListener("focus", this.onFocus);
+    host.addEventListener("blur", this.onFocus);
     this.resize = new ResizeObserver(() => this.measure());
     this.resize.observe(host);
     this.measure();
@@ -337,14 +341,19 @@ export class FlameGraph {
 
   private drawOverlay(): void {
     const { over } = this;
+    const showsFocus = this.focused >= 0 && document.activeElement === this.host;
+    // An untouched canvas costs the browser nothing.
+    if (!this.marked && this.hovered < 0 && !showsFocus) return;
     over.clearRect(0, 0, this.overlay.width, this.overlay.height);
     const l = this.tree;
+    this.marked = false;
     if (!l || !this.frame) return;
+    this.marked = this.hovered >= 0 || showsFocus;
     if (this.hovered >= 0) {
       this.markSameName(l, this.hovered);
       this.outline(l, this.hovered, this.options.theme.outline, 1.5);
     }
-    if (this.focused >= 0 && document.activeElement === this.host) this.outline(l, this.focused, this.options.theme.focus, 2.5);
+    if (showsFocus) this.outline(l, this.focused, this.options.theme.focus, 2.5);
   }
 
   private markSameName(l: Layout, node: number): void {
@@ -413,6 +422,8 @@ export class FlameGraph {
     const y = e.clientY - box.top;
     this.setHovered(this.nodeAt(x, y), x, y);
   };
+
+  private readonly onFocus = (): void => this.drawOverlay();
 
   private readonly onLeave = (): void => this.setHovered(-1, 0, 0);
 

@@ -186,19 +186,20 @@ function heat(l: Layout, node: number): number {
   return share > 0 ? Math.min(STEPS - 1, (STEPS * Math.sqrt(share * 4)) | 0) : 0;
 }
 
-/** Colour index of the hue that holds most of a run, by a few entries spread over it. */
+/** Colour index of a run: that of its widest box, looked for among a few entries spread over it. */
 function majority(l: Layout, paint: Paint, from: number, to: number): number {
   const step = Math.max(1, ((to - from) / RUN_SAMPLES) | 0);
-  let bestWidth = -1;
-  let best = 0;
-  for (let k = from; k < to; k += step) {
-    const width = l.levelEnd[k]! - l.levelStart[k]!;
-    if (width <= bestWidth) continue;
-    bestWidth = width;
-    const node = l.levelNode[k]!;
-    best = paint.hueOf[l.columns.name[node]!]! * STEPS + heat(l, node);
+  let widest = from;
+  let width = l.levelEnd[from]! - l.levelStart[from]!;
+  for (let k = from + step; k < to; k += step) {
+    const w = l.levelEnd[k]! - l.levelStart[k]!;
+    if (w > width) {
+      width = w;
+      widest = k;
+    }
   }
-  return best;
+  const node = l.levelNode[widest]!;
+  return paint.hueOf[l.columns.name[node]!]! * STEPS + heat(l, node);
 }
 
 /** First index in [from, to) whose value is beyond `limit`: doubling steps, then bisection. */

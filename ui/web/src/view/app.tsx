@@ -93,7 +93,8 @@ function Views({ model, view, theme, change, search, loading }: ViewsProps) {
   const zoom = (key: string) => change({ zoom: key }, true);
   const showGraph = view.view !== "top" && view.view !== "tree";
   const selected = exact === null ? null : exact.replace(/\\(.)/g, "$1");
-  const top = <TopTable {...{ model, theme, sort, selected }} keep={keep} onSort={(s) => change({ sort: s })} onSelect={select} />;
+  const painted = useAfterPaint();
+  const top = painted && <TopTable {...{ model, theme, sort, selected }} keep={keep} onSort={(s) => change({ sort: s })} onSelect={select} />;
   return (
     <>
       <div class="tools">
@@ -103,7 +104,7 @@ function Views({ model, view, theme, change, search, loading }: ViewsProps) {
       </div>
       <Crumbs model={model} zoom={view.zoom} onZoom={zoom} />
       <main class={`views view-${view.view}`}>
-        {view.view === "both" && top}
+        {view.view === "both" && (top || <div class="table-host" />)}
         <div class="column">
           <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />
           {view.view === "top" && top}
@@ -114,6 +115,15 @@ function Views({ model, view, theme, change, search, loading }: ViewsProps) {
       <StatusBar model={model} live={isLive(view)} loading={loading} />
     </>
   );
+}
+
+/** False until the first picture is out: what takes its time waits for it. */
+function useAfterPaint(): boolean {
+  const [painted, setPainted] = useState(false);
+  useEffect(() => {
+    requestAnimationFrame(() => setTimeout(() => setPainted(true)));
+  }, []);
+  return painted;
 }
 
 function maskOf(model: Model, pattern: Pattern | null): Uint8Array | null {

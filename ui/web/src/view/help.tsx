@@ -7,7 +7,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["Backspace", "Zoom out by one caller"],
   ["Esc or 0", "Whole graph"],
   ["n, Shift N", "Next, previous match"],
-  ["Shift Enter, Shift click", "Search for this function"],
+  ["Shift Enter, click", "Search for this function"],
   ["Home", "Back to the top box"],
   ["?", "This help"],
 ];
