@@ -18,7 +18,10 @@ use crate::stats::COUNTERS;
 use crate::{Error, handler, symbols, threads};
 
 /// How often the ring is drained and threads are looked for, while armed.
-const TICK: Duration = Duration::from_millis(20);
+const TICK: Duration = Duration::from_millis(50);
+/// Code or stacks that no snapshot knows (made at run time, say) do not cause more snapshots than
+/// one in this time.
+const STALE_PAUSE: Duration = Duration::from_millis(500);
 /// How long file contents for names are kept after the last capture.
 const KEEP_SYMBOLS: Duration = Duration::from_secs(30);
 /// A background thread that does not answer for so long is stuck.
@@ -188,6 +191,7 @@ struct Background {
     counts: LoaderCounts,
     frames: Vec<u64>,
     next_scan: Instant,
+    refreshed: Instant,
 }
 
 /// Late records may belong to the generation before.
@@ -201,6 +205,7 @@ impl Background {
             counts: LoaderCounts::default(),
             frames: Vec::new(),
             next_scan: Instant::now(),
+            refreshed: Instant::now(),
         }
     }
 
@@ -252,7 +257,9 @@ impl Background {
             }
             drop(self.engine.wait(state, TICK));
         }
-        if handler::take_stale() || loader_counts() != self.counts {
+        if loader_counts() != self.counts
+            || (self.refreshed.elapsed() >= STALE_PAUSE && handler::take_stale())
+        {
             self.refresh_modules();
         }
         if Instant::now() >= self.next_scan {
@@ -283,6 +290,7 @@ impl Background {
             self.generations.remove(0);
         }
         self.counts = counts;
+        self.refreshed = Instant::now();
     }
 
     /// Moves everything in the ring into the captures.

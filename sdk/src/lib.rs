@@ -18,7 +18,7 @@
 //! - Above the kernel's tick (often 250 Hz) stacks get no finer: several expiries come with one
 //!   signal, and are counted as such.
 //! - Inlined functions and lines need debug information (`debug = "line-tables-only"`).
-//! - Threads that other languages' libraries start are found within 20 ms. What ran before, or in a
+//! - Threads that other languages' libraries start are found within 50 ms. What ran before, or in a
 //!   thread that nobody saw, is shown under `[ended unseen]`.
 //!
 //! # What it does in your process
