@@ -7,14 +7,17 @@
 mod builder;
 mod decode;
 mod encode;
+mod from_part;
+mod from_profile;
 mod symbols;
 pub(crate) mod wire;
 
-pub use builder::{Kept, PartBuilder, Pushed, SegmentBuilder, service_of};
+pub use builder::{PartBuilder, SegmentBuilder, service_of};
 pub use decode::{
     FIXED_LEN, decode_header, decode_part, decode_profiles, header_from_index, header_len,
 };
 pub use encode::{About, encode, header_bytes};
+pub use from_profile::{Kept, Pushed};
 pub use symbols::{Function, Label, Lines, Locations, Mapping, Strings, Symbols};
 pub use wire::Damage;
 
