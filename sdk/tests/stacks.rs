@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{burn, profile_of, start, thread_cpu_ns};
+use common::{burn, profile_of, start, start_with, thread_cpu_ns};
 use pilotlight::{Config, Profile};
 
 /// Function names of each sample's stack, leaf first, with its expiries.
@@ -61,11 +61,7 @@ fn recursion_of_500_levels_reaches_the_root() {
 
 #[test]
 fn deeper_stacks_than_configured_are_cut_marked_and_counted() {
-    let _guard = Config::new("t")
-        .no_listener()
-        .max_depth(64)
-        .start()
-        .unwrap();
+    let _guard = start_with(Config::new("t").no_listener().max_depth(64));
     let profile = profile_of(|| {
         std::hint::black_box(root_of_recursion());
     });

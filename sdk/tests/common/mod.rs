@@ -4,13 +4,27 @@
 
 use pilotlight::{Capture, Config, Guard, Profile};
 
+/// One sampler at a time, also where the tests of a file share a process.
+pub struct Started {
+    _guard: Guard,
+    _turn: std::sync::MutexGuard<'static, ()>,
+}
+
+/// Starts pilotlight with `config`, once the test before has ended.
+pub fn start_with(config: Config) -> Started {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let turn = TURN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    Started {
+        _guard: config.start().unwrap(),
+        _turn: turn,
+    }
+}
+
 /// Starts pilotlight without a listener.
-pub fn start(frequency_hz: u32) -> Guard {
-    Config::new("test")
-        .no_listener()
-        .frequency_hz(frequency_hz)
-        .start()
-        .unwrap()
+pub fn start(frequency_hz: u32) -> Started {
+    start_with(Config::new("test").no_listener().frequency_hz(frequency_hz))
 }
 
 /// CPU time of the calling thread, nanoseconds.
