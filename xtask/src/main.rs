@@ -17,7 +17,7 @@ usage: cargo xtask COMMAND
   test [FILTER]       every test: Rust, Go, browser, end to end (installs missing tools as root)
   e2e                 only the tests that start everything as a user would
   ci                  fmt, clippy, generated files, licences, fuzz, then test
-  bench PART [ARGS]   figures beside the peers: profile, unwind, sdk, server, ui, build
+  bench PART [ARGS]   figures beside the peers: profile, unwind, sdk, storm, server, ui, build
   ui                  rebuild ui/dist from ui/web
   fuzz [SECONDS]      every fuzz target for SECONDS (default 60)
   deps-budget         the SDK's default dependency tree against its budget
@@ -81,6 +81,9 @@ fn ci() -> Result<(), String> {
 }
 
 fn bench(args: &[String]) -> Result<(), String> {
+    if args.first().is_some_and(|part| part == "storm") {
+        return storm();
+    }
     let mut command = vec![
         "run",
         "--release",
@@ -93,6 +96,43 @@ fn bench(args: &[String]) -> Result<(), String> {
     ];
     command.extend(args.iter().map(String::as_str));
     steps::cargo(&command)
+}
+
+/// The SDK's signal storms, long enough for ten million signals.
+fn storm() -> Result<(), String> {
+    let mut delivered = 0;
+    for place in ["malloc", "dlopen", "thread_churn", "fork"] {
+        let name = format!("storm_over_{place}");
+        let lines = steps::lines_of(
+            "env",
+            &[
+                "PILOTLIGHT_STORM_SECONDS=75",
+                "cargo",
+                "test",
+                "--release",
+                "-p",
+                "pilotlight",
+                "--test",
+                "storm",
+                &name,
+                "--",
+                "--nocapture",
+            ],
+        )?;
+        let counts = lines
+            .iter()
+            .filter_map(|line| line.split_once("delivered="));
+        delivered += counts
+            .filter_map(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok())
+            .sum::<u64>();
+    }
+    let verdict = if delivered >= 10_000_000 {
+        "ok"
+    } else {
+        "MISS"
+    };
+    println!("FIGURE sdk/storm_signals_all_accounted value={delivered} goal=10000000 {verdict}");
+    Ok(())
 }
 
 fn fuzz(seconds: &str) -> Result<(), String> {
