@@ -16,7 +16,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.js.gz"),
             content_type: "text/javascript; charset=utf-8",
-            etag: "\"5fc1eaee600e1cf7\"",
+            etag: "\"61590fc7ad3c536b\"",
         },
     ),
     (
@@ -24,7 +24,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.css.gz"),
             content_type: "text/css; charset=utf-8",
-            etag: "\"f40a7e561cb13c7e\"",
+            etag: "\"2db8645d0e170c38\"",
         },
     ),
     (

@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "../build.mjs";
-import { checkout, encode, hostile, totalOf, zipf } from "./synthetic.mjs";
+import { checkout, encode, hostile, HOT, totalOf, zipf } from "./synthetic.mjs";
 
 const SERVICES = ["checkout", "synthetic-8k", "synthetic-100k", "synthetic-1m", "hostile", "empty", "broken", "slow", "partial"];
 const CPU = { id: "process_cpu:cpu:nanoseconds:cpu:nanoseconds", name: "process_cpu", sample_type: "cpu", sample_unit: "nanoseconds", period_type: "cpu", period_unit: "nanoseconds" };
@@ -91,6 +91,7 @@ export async function startMock(port = 0) {
     if (path === "/api/v1/tree") {
       return res.writeHead(200, { "content-type": "application/vnd.pilotlight.tree", "content-encoding": "gzip" }).end(treeBody(service, url.searchParams, now));
     }
+    if (path === "/api/v1/top") return json(200, { total: 1, unit: "nanoseconds", rows: [{ name: HOT, file: "/home/me/checkout/src/pricing.rs", self: 1, total: 1 }] });
     if (path === "/api/v1/types") return json(200, { types: state.mode === "fresh" ? [] : [CPU, SAMPLES] });
     if (path === "/api/v1/series") return json(200, series(service, url.searchParams, now));
     if (path === "/api/v1/labels") return json(200, { names: ["service_name", "instance", "pod", "version"] });

@@ -107,7 +107,7 @@ export class FlameGraph {
     return this.focused;
   }
 
-  /** Shows another tree; zoom, focus and scroll stay where the same path of names exists. */
+  /** Shows another tree, with a hue index for each node; zoom, focus and scroll stay where the same path of names exists. */
   setTree(tree: Columns | Layout, hueOf: Uint8Array): void {
     const old = this.tree;
     const zoomPath = old ? namesTo(old, this.zoomed) : [];

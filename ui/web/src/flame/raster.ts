@@ -21,7 +21,7 @@ export interface Frame {
 /** What decides the colour of a box. */
 export interface Paint {
   readonly palette: Palette;
-  /** Hue index of each name. */
+  /** Hue index of each node. */
   readonly hueOf: Uint8Array;
   readonly hatched: number;
   /** Matches of a search and their counts before each level entry, or null. */
@@ -52,7 +52,7 @@ export class Boxes {
 }
 
 /** Entries of a sub-pixel run that are looked at to find its colour. */
-const RUN_SAMPLES = 6;
+const RUN_SAMPLES = 4;
 /** Steps of tint for how full a pixel is. */
 const TINTS = 4;
 
@@ -122,7 +122,7 @@ export class Raster {
   private paintBox(l: Layout, f: Frame, paint: Paint, k: number, left: number, right: number, above: boolean, top: number): void {
     const node = l.levelNode[k]!;
     const name = l.columns.name[node]!;
-    const hue = paint.hueOf[name]!;
+    const hue = paint.hueOf[node]!;
     const shown = showing(paint, hue, paint.matched !== null && paint.matched[name] === 1, above);
     const x0 = Math.max(0, Math.round(left));
     const x1 = Math.min(f.width, Math.max(x0 + 1, Math.round(right)));
@@ -199,7 +199,7 @@ function majority(l: Layout, paint: Paint, from: number, to: number): number {
     }
   }
   const node = l.levelNode[widest]!;
-  return paint.hueOf[l.columns.name[node]!]! * STEPS + heat(l, node);
+  return paint.hueOf[node]! * STEPS + heat(l, node);
 }
 
 /** First index in [from, to) whose value is beyond `limit`: doubling steps, then bisection. */

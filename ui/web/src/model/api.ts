@@ -68,6 +68,13 @@ export async function fetchTree(q: Query, signal?: AbortSignal): Promise<Tree> {
   return decodeTree(await answer.arrayBuffer());
 }
 
+/** Source files of the heaviest functions, by name. */
+export async function fetchFiles(q: Query, signal?: AbortSignal): Promise<Map<string, string>> {
+  const body = await (await get(address("top", { ...pick(q), limit: "20000" }), signal)).json();
+  const rows: { name: string; file?: string }[] = body.rows ?? [];
+  return new Map(rows.filter((r) => r.file).map((r) => [r.name, r.file!]));
+}
+
 export async function fetchSeries(q: Query, step: string, signal?: AbortSignal): Promise<Series> {
   return (await get(address("series", { ...pick(q), step }), signal)).json();
 }

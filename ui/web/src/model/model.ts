@@ -1,5 +1,5 @@
 import { layout, type Layout } from "../flame/index.ts";
-import { classify, markKernel, ORIGINS, sharesByOrigin } from "./origin.ts";
+import { classify, markKernel, ORIGINS, sharesByOrigin, spread } from "./origin.ts";
 import { lastPart, printable, shorten, spellings } from "./names.ts";
 import { topOf, type Top } from "./top.ts";
 import type { Meta, Tree } from "./pltr.ts";
@@ -12,18 +12,26 @@ export const ROOT_HUE = ORIGINS.length;
 export class Model {
   readonly meta: Meta;
   readonly layout: Layout;
+  /** Hue of each name, for tables. */
   readonly hueOf: Uint8Array;
+  /** Hue of each node, for the graph. */
+  readonly hueOfNode: Uint8Array;
   readonly rootName: number;
   private spelled: (readonly string[] | undefined)[];
   private topOnce: Top | null = null;
+  private shares: number[] | null = null;
 
-  constructor(tree: Tree, services: readonly string[]) {
+  constructor(tree: Tree, services: readonly string[], readonly fileOf: ReadonlyMap<string, string>) {
     this.meta = tree.meta;
     this.layout = layout(tree.columns);
-    this.hueOf = classify(tree.columns.names, services);
+    this.hueOf = classify(tree.columns.names, services, fileOf);
     markKernel(this.hueOf, tree.columns.depth, tree.columns.name);
     this.rootName = tree.columns.name[0] ?? 0;
     this.hueOf[this.rootName] = ROOT_HUE;
+    // The server's word for what it cut.
+    const other = tree.columns.names.indexOf("(other)");
+    if (other >= 0) this.hueOf[other] = ROOT_HUE;
+    this.hueOfNode = spread(this.hueOf, tree.columns.names, tree.columns.depth, tree.columns.name);
     this.spelled = new Array(tree.columns.names.length);
   }
 
@@ -41,6 +49,11 @@ export class Model {
   /** The whole name, safe to show. */
   fullName(name: number): string {
     return name === this.rootName ? "total" : printable(this.layout.columns.names[name]!);
+  }
+
+  /** Source file of a name where known, safe to show. */
+  fileOfName(name: number): string {
+    return printable(this.fileOf.get(this.layout.columns.names[name]!) ?? "");
   }
 
   /** The name as tables show it. */
@@ -73,7 +86,11 @@ export class Model {
   }
 
   originShares(): number[] {
-    const { name, self } = this.layout.columns;
-    return sharesByOrigin(this.hueOf, name, self);
+    return (this.shares ??= sharesByOrigin(this.hueOfNode, this.layout.columns.self));
+  }
+
+  /** Value of code without a name: as the server knows it, and where a name is no more than an address. */
+  get unknown(): number {
+    return Math.max(this.meta.unknown, this.originShares()[ORIGINS.indexOf("unknown")]!);
   }
 }

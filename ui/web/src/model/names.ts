@@ -13,7 +13,7 @@ const LONGEST = 2000;
 export function shorten(full: string): string {
   if (full === "") return "(no name)";
   if (full.length > LONGEST) return `${full.slice(0, LONGEST)}…`;
-  if (!full.includes("::")) return full;
+  if (!full.includes("::") && !/^\w+<.*>$/.test(full)) return full;
   const name = full.replace(/::h[0-9a-f]{16}$/, "");
   const impl = /^<(.*)>::([^<>]*(?:<.*>)?[^<>]*)$/.exec(name);
   if (impl) {

@@ -18,18 +18,40 @@ const RUST_RUNTIME = new Set([
   "tokio", "tokio_util", "mio", "futures", "futures_core", "futures_util", "futures_executor", "async_std", "smol", "rayon", "rayon_core", "pilotlight",
 ]);
 const KERNEL_NAME = /^(\[k\]|\[kernel|entry_SYSCALL|do_syscall|__x64_sys_|__do_sys_|asm_(sysvec|exc)_|syscall_|ret_from_fork|exc_page_fault|vfs_|tcp_v[46]_|__schedule$|schedule$|do_(idle|futex|epoll|user_addr_fault)|x64_sys_call)/;
-const UNKNOWN_NAME = /^\[?(unknown|\?\?\?|unresolved|truncated)\]?$|^0x[0-9a-f]+$|^[^:\s]+\+0x[0-9a-f]+$|^\(other\)$|^$/i;
+const UNKNOWN_NAME = /^\[?(unknown|\?\?\?|unresolved|truncated)\]?$|^0x[0-9a-f]+$|^[^:\s]+\+0x[0-9a-f]+$|^$/i;
 /** `<`, `&`, `[`, `dyn `, `*mut `: what may stand before the crate in a Rust name. */
 const BEFORE_CRATE = /^(?:[<&[(\s*]|dyn |mut |const |impl )+/;
 const GO_NAME = /^((?:[\w.\-~%]+\/)*[\w\-~%]+(?:\.v\d+)?)\.[(\w]/;
 
-/** Origin of each name. `services` are the service names in the selection: a hint which crates are the program's own. */
-export function classify(names: readonly string[], services: readonly string[]): Uint8Array {
+/**
+ * Origin of each name. `services` are the service names in the selection: a hint which crates are the program's own.
+ * `fileOf` gives the source file of a name where it is known: inlined functions often carry no path in their name.
+ */
+export function classify(names: readonly string[], services: readonly string[], fileOf?: ReadonlyMap<string, string>): Uint8Array {
   const own = ownCrates(names, services);
   const out = new Uint8Array(names.length);
-  for (let i = 0; i < names.length; i++) out[i] = originOf(names[i]!, own);
-  // The root stands for the whole, not for a function.
+  for (let i = 0; i < names.length; i++) {
+    const file = fileOf?.get(names[i]!);
+    out[i] = (file ? originOfFile(file, own) : -1) as number;
+    if (out[i] === NO_ORIGIN) out[i] = originOf(names[i]!, own);
+  }
   return out;
+}
+
+/** -1 as a byte. */
+const NO_ORIGIN = 255;
+
+/** Where a source file comes from, or -1 when its path does not tell. */
+function originOfFile(file: string, own: Set<string>): number {
+  if (/(^\/rustc\/|\/rust\/|\/rust-src\/)[\s\S]*library\/|^library\//.test(file)) return RUNTIME!;
+  const crate = /\/(?:registry\/src|git\/checkouts|vendor)\/(?:[^/]+\/)?([\w-]+?)-?(?:\d+\.\d+\.\d+[^/]*)?\//.exec(file)?.[1];
+  if (crate) {
+    const name = crate.replace(/-/g, "_");
+    return own.has(name) ? APP! : RUST_RUNTIME.has(name) ? RUNTIME! : DEPENDENCY!;
+  }
+  if (/\/pkg\/mod\//.test(file)) return DEPENDENCY!;
+  if (/\/(usr\/local\/)?go[\d.]*\/src\//.test(file)) return RUNTIME!;
+  return file.endsWith(".rs") ? APP! : -1;
 }
 
 function ownCrates(names: readonly string[], services: readonly string[]): Set<string> {
@@ -44,7 +66,10 @@ function ownCrates(names: readonly string[], services: readonly string[]): Set<s
 
 function originOf(name: string, own: Set<string>): number {
   const colons = name.indexOf("::");
-  if (colons > 0) return rustOrigin(name, own);
+  const generics = name.indexOf("<");
+  if (colons > 0 && (generics <= 0 || colons < generics)) return rustOrigin(name, own);
+  // `fold<u8, …>`, `{closure#0}`: inlined Rust whose path was not recorded; most such code is the library's.
+  if (generics > 0 || name.startsWith("{closure")) return RUNTIME!;
   if (UNKNOWN_NAME.test(name)) return UNKNOWN!;
   if (KERNEL_NAME.test(name)) return KERNEL!;
   return goOrigin(name, own);
@@ -79,9 +104,22 @@ export function markKernel(origin: Uint8Array, depth: Uint16Array, name: Uint32A
   }
 }
 
+/** Origin of each node: that of its name, and for closures whose name says nothing that of their caller. */
+export function spread(origin: Uint8Array, names: readonly string[], depth: Uint16Array, name: Uint32Array): Uint8Array {
+  const closure = Uint8Array.from(names, (n) => (n.startsWith("{closure") || n.startsWith("{{closure") ? 1 : 0));
+  const out = new Uint8Array(depth.length);
+  const above = new Uint8Array(0x10000);
+  for (let i = 0; i < depth.length; i++) {
+    const d = depth[i]!;
+    const id = name[i]!;
+    out[i] = above[d] = closure[id] === 1 && d > 0 ? above[d - 1]! : origin[id]!;
+  }
+  return out;
+}
+
 /** Own value by origin: what the legend shows. */
-export function sharesByOrigin(originOfName: Uint8Array, name: Uint32Array, self: Float64Array): number[] {
+export function sharesByOrigin(originOfNode: Uint8Array, self: Float64Array): number[] {
   const out = new Array<number>(ORIGINS.length + 1).fill(0);
-  for (let i = 0; i < name.length; i++) out[originOfName[name[i]!]!]! += Math.max(0, self[i]!);
+  for (let i = 0; i < self.length; i++) out[originOfNode[i]!]! += Math.max(0, self[i]!);
   return out;
 }

@@ -46,7 +46,7 @@ export function FlamePane(props: Props) {
   }, []);
 
   useLayoutEffect(() => {
-    graph.current!.setTree(props.model.layout, props.model.hueOf);
+    graph.current!.setTree(props.model.layout, props.model.hueOfNode);
     applyMatch(graph.current!, props);
     const want = findKey(props.model.layout, props.zoom);
     if (want !== graph.current!.zoomNode) graph.current!.zoomTo(want, false);

@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, fetchSeries, fetchTree, fetchTypes, type ProfileType, type Series } from "../model/api.ts";
+import { ApiError, fetchFiles, fetchSeries, fetchTree, fetchTypes, type ProfileType, type Series } from "../model/api.ts";
 import { Model } from "../model/model.ts";
 import { parseSelector } from "../model/selector.ts";
 import { niceStep } from "../model/series.ts";
@@ -95,12 +95,35 @@ async function load(s: Selection, signal: AbortSignal, update: (p: Partial<Loade
   const now = Date.now();
   const range = [parseTime(s.from, now), parseTime(s.until, now)] as const;
   const seriesAnswer = fetchSeries(s, `${niceStep(Math.max(1, (range[1] - range[0]) / 1e3 / 400))}s`, signal).catch((e: unknown) => e as Error);
+  const filesAnswer = learnFiles(s, signal);
   const tree = await fetchTree(s, signal);
+  if (filesAnswer) await Promise.race([filesAnswer, new Promise((late) => setTimeout(late, FILES_WAIT_MS))]);
   if (signal.aborted) return;
-  update({ model: new Model(tree, serviceHints(s.q)), error: null });
+  const model = new Model(tree, serviceHints(s.q), files);
+  update({ model, error: null });
+  const known = files.size;
   const series = await seriesAnswer;
   if (!(series instanceof Error)) update({ series, window: range });
   update({ types: await fetchTypes(s) });
+  await filesAnswer;
+  if (files.size > known && !signal.aborted) update({ model: new Model(tree, serviceHints(s.q), files) });
+}
+
+/** Source files by function name, of all selections seen: they do not change while a program runs. */
+const files = new Map<string, string>();
+const FILES_WAIT_MS = 250;
+const FILES_AGAIN_MS = 60_000;
+const asked = new Map<string, number>();
+
+/** Asks for source files, once a minute for a selection; the origins are right with them and good without. */
+function learnFiles(s: Selection, signal: AbortSignal): Promise<void> | null {
+  const key = `${s.type} ${s.q}`;
+  if (Date.now() - (asked.get(key) ?? 0) < FILES_AGAIN_MS) return null;
+  asked.set(key, Date.now());
+  return fetchFiles(s, signal).then(
+    (found) => found.forEach((file, name) => files.set(name, file)),
+    () => void asked.delete(key),
+  );
 }
 
 function defaultType(types: readonly ProfileType[]): ProfileType | undefined {

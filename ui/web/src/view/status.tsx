@@ -13,7 +13,7 @@ export function StatusBar({ model, live, loading }: { model: Model; live: boolea
       <span><b>{formatCount(meta.profiles)}</b> profiles</span>
       <span>{formatRange(meta.from_ms, meta.until_ms, now)} ({formatSpan(meta.until_ms - meta.from_ms)})</span>
       <span>total <b data-testid="total" data-value={model.total}>{model.value(model.total)}</b></span>
-      <Part word="unknown" value={meta.unknown} model={model} help="Value of frames without a name: upload or install symbols of those binaries" />
+      <Part word="unknown" value={model.unknown} model={model} help="Value of frames without a name: upload or install symbols of those binaries" />
       <Part word="truncated" value={meta.truncated} model={model} help="Value of stacks that were deeper than the sampler's limit" />
       <span title="Nodes that the server left out because the tree was too big">
         cut <b>{formatCount(meta.cut_nodes)}</b>{meta.cut_nodes > 0 && ` (${formatPercent(meta.cut_value, model.total)})`}

@@ -48,7 +48,8 @@ export class Tooltip {
     this.name.textContent = model.fullName(model.nameOf(node));
     const ofZoom = zoomed > 0 ? ` · ${((100 * total) / layout.total[zoomed]!).toFixed(1)} % of the zoomed box` : "";
     this.facts.textContent = `total ${model.value(total)} (${model.percent(total)})${ofZoom}\nself ${model.value(self)} (${model.percent(self)})`;
-    const origin = ORIGINS[model.hueOf[model.nameOf(node)]!];
-    this.origin.textContent = origin ? `${origin} · depth ${layout.columns.depth[node]}` : `${layout.count - 1} frames`;
+    const origin = ORIGINS[model.hueOfNode[node]!];
+    const file = model.fileOfName(model.nameOf(node));
+    this.origin.textContent = origin ? `${origin} · depth ${layout.columns.depth[node]}${file && `\n${file}`}` : `${layout.count - 1} frames`;
   }
 }

@@ -113,7 +113,7 @@ interface RowProps {
 
 function Row({ model, theme, line, index, active, isOpen, match, onToggle, onFocus }: RowProps) {
   const id = model.nameOf(line.node);
-  const colour = swatch(theme, model.hueOf[id]!);
+  const colour = swatch(theme, model.hueOfNode[line.node]!);
   return (
     <tr
       role="row"

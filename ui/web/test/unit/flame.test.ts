@@ -92,7 +92,7 @@ function paintOf(hueOf: number[], matched: Uint8Array | null, onlyHue = -1) {
 }
 
 test("pixels show each box in its hue, the gap between rows, and empty space", () => {
-  const paint = paintOf([6, 0, 1, 2], null);
+  const paint = paintOf([6, 0, 1, 0, 2], null);
   const pixels = new Uint32Array(new Raster().draw(l, FRAME, paint).data.buffer);
   const at = (x: number, y: number) => pixels[y * 100 + x]!;
   assert.equal(at(5, 3), paint.palette.fill[6 * 8]);
@@ -103,17 +103,17 @@ test("pixels show each box in its hue, the gap between rows, and empty space", (
 });
 
 test("in flame direction the root is at the bottom", () => {
-  const paint = paintOf([6, 0, 1, 2], null);
+  const paint = paintOf([6, 0, 1, 0, 2], null);
   const pixels = new Uint32Array(new Raster().draw(l, { ...FRAME, flipped: true }, paint).data.buffer);
   assert.equal(pixels[35 * 100 + 5], paint.palette.fill[6 * 8]);
 });
 
 test("search lights matches and dims the rest; the legend dims other hues", () => {
-  const paint = paintOf([6, 0, 1, 2], maskNames(SMALL.names, (n) => n === "c"));
+  const paint = paintOf([6, 0, 1, 0, 2], maskNames(SMALL.names, (n) => n === "c"));
   const pixels = new Uint32Array(new Raster().draw(l, FRAME, paint).data.buffer);
   assert.equal(pixels[13 * 100 + 70], paint.palette.match);
   assert.equal(pixels[23 * 100 + 30], paint.palette.dim[1 * 8 + 7]);
-  const only = paintOf([6, 0, 1, 2], null, 2);
+  const only = paintOf([6, 0, 1, 0, 2], null, 2);
   const filtered = new Uint32Array(new Raster().draw(l, FRAME, only).data.buffer);
   assert.equal(filtered[13 * 100 + 70], only.palette.fill[2 * 8 + 7]);
   assert.equal(filtered[23 * 100 + 30], only.palette.dim[1 * 8 + 7]);
@@ -122,7 +122,7 @@ test("search lights matches and dims the rest; the legend dims other hues", () =
 test("a match among boxes thinner than a pixel still lights its pixel", () => {
   const thin = layout(tree(["total 0 0", ...Array.from({ length: 1000 }, (_, i) => `${i === 505 ? "needle" : "hay"} 1 1`)]));
   const matched = maskNames(thin.columns.names, (n) => n === "needle");
-  const paint = { ...paintOf([6, 0, 1], null), matched, matchesBefore: matchesBefore(thin, matched) };
+  const paint = { ...paintOf(new Array(1001).fill(0), null), matched, matchesBefore: matchesBefore(thin, matched) };
   const pixels = new Uint32Array(new Raster().draw(thin, { ...FRAME, to: 1000 }, paint).data.buffer);
   const lit = Array.from(pixels.subarray(1300, 1400)).map((p, x) => (p === paint.palette.match ? x : -1)).filter((x) => x >= 0);
   assert.deepEqual(lit, [50]);

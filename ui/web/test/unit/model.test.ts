@@ -4,7 +4,7 @@ import { layout } from "../../src/flame/index.ts";
 import { heavyPath, unfold } from "../../src/model/calltree.ts";
 import { formatCount, formatPercent, formatValue } from "../../src/model/format.ts";
 import { printable, shorten, spellings, tail } from "../../src/model/names.ts";
-import { classify, markKernel, ORIGINS } from "../../src/model/origin.ts";
+import { classify, markKernel, ORIGINS, spread } from "../../src/model/origin.ts";
 import { decodeTree } from "../../src/model/pltr.ts";
 import { compile, exactly } from "../../src/model/search.ts";
 import { formatSelector, parseSelector } from "../../src/model/selector.ts";
@@ -86,6 +86,8 @@ test("names lose hash and generics and keep crate and function", () => {
     ["std::ops::FnOnce::call_once{{vtable.shim}}::h0123456789abcdef", "std::ops::FnOnce::call_once{{vtable.shim}}"],
     ["main.(*Server).ServeHTTP", "main.(*Server).ServeHTTP"],
     ["malloc", "malloc"],
+    ["copy_nonoverlapping<(u64, u64)>", "copy_nonoverlapping"],
+    ["try_fold<core::ops::range::Range<u32>, (), fn(u8) -> u8>", "try_fold"],
     ["operator<(a, b)", "operator<(a, b)"],
     ["", "(no name)"],
   ];
@@ -119,6 +121,16 @@ test("origins: app, dependency, runtime, libc, kernel, unknown", () => {
     ["app", "app", "app", "dependency", "runtime", "runtime", "libc", "libc", "libc", "kernel", "unknown", "unknown", "unknown"],
   );
   assert.deepEqual(of(["main.handle", "net/http.(*conn).serve", "runtime.mallocgc", "github.com/acme/lib.Do"]), ["app", "runtime", "runtime", "dependency"]);
+  assert.deepEqual(of(["fold<u8, u64, checkout::hash::{closure#0}>", "{closure#0}"]), ["runtime", "runtime"]);
+  const files = new Map([
+    ["discounted", "/home/me/checkout/src/basket.rs"],
+    ["wrapping_mul", "/rustc/5980/library/core/src/num/uint_macros.rs"],
+    ["clone", "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/serde_path_to_error-0.1.20/src/lib.rs"],
+    ["poll", "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/tokio-1.54.0/src/task.rs"],
+    ["net/http.(*conn).serve", "/usr/local/go/src/net/http/server.go"],
+    ["malloc", "../sysdeps/malloc.c"],
+  ]);
+  assert.deepEqual([...classify([...files.keys()], [], files)].map((i) => ORIGINS[i]), ["app", "runtime", "dependency", "runtime", "runtime", "libc"]);
   assert.deepEqual(of(["my_shop::cart", "my_shop_core::x"], ["my-shop"]), ["app", "app"]);
 });
 
@@ -127,6 +139,12 @@ test("C functions below a system call are the kernel's, others stay the C librar
   const origin = classify(names, []);
   markKernel(origin, depth, name);
   assert.deepEqual([...origin].slice(1).map((i) => ORIGINS[i]), ["libc", "kernel", "kernel", "libc"]);
+});
+
+test("a closure without a path has its caller's origin", () => {
+  const { names, depth, name } = tree(["total 0 0", "tokio::run 1 0", "{closure#0} 2 1", "serde_json::x 1 0", "{closure#0} 2 1", "malloc 3 1"]);
+  const nodes = spread(classify(names, []), names, depth, name);
+  assert.deepEqual([...nodes].slice(1).map((i) => ORIGINS[i]), ["runtime", "runtime", "dependency", "dependency", "libc"]);
 });
 
 test("search is case-blind until a capital is typed, and bad patterns are taken as text", () => {
