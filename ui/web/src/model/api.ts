@@ -72,7 +72,7 @@ export async function fetchTree(q: Query, signal?: AbortSignal): Promise<Tree> {
 export async function fetchFiles(q: Query, signal?: AbortSignal): Promise<Map<string, string>> {
   const body = await (await get(address("top", { ...pick(q), limit: "20000" }), signal)).json();
   const rows: { name: string; file?: string }[] = body.rows ?? [];
-  return new Map(rows.filter((r) => r.file).map((r) => [r.name, r.file!]));
+  return new Map(rows.filter((r) => r.file).map((r) => [r.name, r.file!.slice(0, 500)]));
 }
 
 export async function fetchSeries(q: Query, step: string, signal?: AbortSignal): Promise<Series> {

@@ -31,17 +31,18 @@ export function classify(names: readonly string[], services: readonly string[], 
   const own = ownCrates(names, services);
   const out = new Uint8Array(names.length);
   for (let i = 0; i < names.length; i++) {
+    const byName = originOf(names[i]!, own);
     const file = fileOf?.get(names[i]!);
-    out[i] = (file ? originOfFile(file, own) : -1) as number;
-    if (out[i] === NO_ORIGIN) out[i] = originOf(names[i]!, own);
+    // Closures of many files share a name; runtimes built from a local folder are still runtimes.
+    const byFile = file && !names[i]!.startsWith("{") ? originOfFile(file, own) : NONE;
+    out[i] = byFile === NONE || (byFile === APP && byName === RUNTIME && isQualified(names[i]!)) ? byName : byFile;
   }
   return out;
 }
 
-/** -1 as a byte. */
-const NO_ORIGIN = 255;
+const NONE = -1;
 
-/** Where a source file comes from, or -1 when its path does not tell. */
+/** Where a source file comes from, or NONE when its path does not tell. */
 function originOfFile(file: string, own: Set<string>): number {
   if (/(^\/rustc\/|\/rust\/|\/rust-src\/)[\s\S]*library\/|^library\//.test(file)) return RUNTIME!;
   const crate = /\/(?:registry\/src|git\/checkouts|vendor)\/(?:[^/]+\/)?([\w-]+?)-?(?:\d+\.\d+\.\d+[^/]*)?\//.exec(file)?.[1];
@@ -51,7 +52,7 @@ function originOfFile(file: string, own: Set<string>): number {
   }
   if (/\/pkg\/mod\//.test(file)) return DEPENDENCY!;
   if (/\/(usr\/local\/)?go[\d.]*\/src\//.test(file)) return RUNTIME!;
-  return file.endsWith(".rs") ? APP! : -1;
+  return file.endsWith(".rs") ? APP! : NONE;
 }
 
 function ownCrates(names: readonly string[], services: readonly string[]): Set<string> {
@@ -64,12 +65,17 @@ function ownCrates(names: readonly string[], services: readonly string[]): Set<s
   return own;
 }
 
-function originOf(name: string, own: Set<string>): number {
+/** Whether a Rust name says its crate: `::` outside of generic arguments. */
+function isQualified(name: string): boolean {
   const colons = name.indexOf("::");
   const generics = name.indexOf("<");
-  if (colons > 0 && (generics <= 0 || colons < generics)) return rustOrigin(name, own);
+  return colons > 0 && (generics <= 0 || colons < generics);
+}
+
+function originOf(name: string, own: Set<string>): number {
+  if (isQualified(name)) return rustOrigin(name, own);
   // `fold<u8, …>`, `{closure#0}`: inlined Rust whose path was not recorded; most such code is the library's.
-  if (generics > 0 || name.startsWith("{closure")) return RUNTIME!;
+  if (name.indexOf("<") > 0 || name.startsWith("{closure")) return RUNTIME!;
   if (UNKNOWN_NAME.test(name)) return UNKNOWN!;
   if (KERNEL_NAME.test(name)) return KERNEL!;
   return goOrigin(name, own);

@@ -1,9 +1,9 @@
 import type { Series } from "./api.ts";
 
-/** A line to draw: Unix milliseconds and values, `null` where nothing is known yet. */
+/** A line of steps to draw: each value holds from its time (Unix milliseconds) to the next; the last one closes the line. */
 export interface Line {
   readonly times: number[];
-  readonly values: (number | null)[];
+  readonly values: number[];
   /** Milliseconds that one value stands for. */
   readonly stepMs: number;
 }
@@ -28,15 +28,17 @@ export function lineOf(series: Series, fromMs: number, untilMs: number): Line {
   const stepMs = niceStep((2 * spacing) / 1e3) * 1e3;
   const first = Math.floor(fromMs / stepMs) * stepMs;
   const count = Math.max(1, Math.ceil((untilMs - first) / stepMs));
-  const values: (number | null)[] = new Array<number>(count).fill(0);
+  const values = new Array<number>(count).fill(0);
   for (const [t, v] of points) {
     const at = Math.floor((t - first) / stepMs);
     if (at >= 0 && at < count) values[at]! += v;
   }
   const known = (points[points.length - 1]?.[0] ?? untilMs) + spacing;
-  const times = values.map((_, i) => first + i * stepMs);
+  // Behind the newest profile the line ends, unless that is so long ago that it has fallen to 0.
   const fresh = untilMs - known < 4 * stepMs;
-  return { times, values: values.map((v, i) => (fresh && times[i]! + stepMs > known ? null : v)), stepMs };
+  const shown = fresh ? Math.max(1, Math.min(count, Math.floor((known - first) / stepMs))) : count;
+  const times = Array.from({ length: shown + 1 }, (_, i) => first + i * stepMs);
+  return { times, values: [...values.slice(0, shown), values[shown - 1]!], stepMs };
 }
 
 /** Median distance of successive times; 0 with fewer than two. */

@@ -58,7 +58,7 @@ export function SeriesChart({ series, window: range, dark, cpu: isCpu, onRange }
 function columns(series: Series, [from, until]: readonly [number, number], cpu: boolean): uPlot.AlignedData {
   const line = lineOf(series, from, until);
   const scale = cpu ? 1 / (line.stepMs * 1e6) : 1;
-  return [line.times.map((t) => t / 1e3), line.values.map((v) => (v === null ? null : v * scale))];
+  return [line.times.map((t) => t / 1e3), line.values.map((v) => v * scale)];
 }
 
 /** CPU time over clock time is a number of cores; other values stand for themselves. */

@@ -129,8 +129,10 @@ test("origins: app, dependency, runtime, libc, kernel, unknown", () => {
     ["poll", "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/tokio-1.54.0/src/task.rs"],
     ["net/http.(*conn).serve", "/usr/local/go/src/net/http/server.go"],
     ["malloc", "../sysdeps/malloc.c"],
+    ["measure<checkout::X>", "/home/me/checkout/src/truth.rs"],
+    ["pilotlight::threads::run", "/home/me/pilotlight/sdk/src/threads.rs"],
   ]);
-  assert.deepEqual([...classify([...files.keys()], [], files)].map((i) => ORIGINS[i]), ["app", "runtime", "dependency", "runtime", "runtime", "libc"]);
+  assert.deepEqual([...classify([...files.keys()], [], files)].map((i) => ORIGINS[i]), ["app", "runtime", "dependency", "runtime", "runtime", "libc", "app", "runtime"]);
   assert.deepEqual(of(["my_shop::cart", "my_shop_core::x"], ["my-shop"]), ["app", "app"]);
 });
 
