@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -231,8 +232,10 @@ fn store_thread(
         engine.set_recovering(None);
         progress.done.store(true, Relaxed);
         while !stopping.load(Relaxed) {
-            if let Some(maintainer) = &maintainer {
-                maintainer.round();
+            if let Some(maintainer) = &maintainer
+                && catch_unwind(AssertUnwindSafe(|| maintainer.round())).is_err()
+            {
+                eprintln!("pilotlight: a round of maintenance panicked; please report it");
             }
             index.sync(&engine.catalog, progress);
             for _ in 0..10 {

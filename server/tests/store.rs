@@ -138,7 +138,7 @@ fn the_same_push_at_the_same_moment_from_eight_connections_counts_once() {
     server.stop();
 }
 
-/// A disk that fails on demand: 0 works, 1 is full, 2 is read-only, 3 cannot be read.
+/// A disk that fails on demand: 0 works, 1 is full, 2 is read-only, 3 cannot be read, 4 panics.
 struct Failing {
     inner: LocalDisk,
     mode: AtomicU8,
@@ -158,6 +158,7 @@ impl Disk for Failing {
     fn put_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.check(1, io::ErrorKind::StorageFull)?;
         self.check(2, io::ErrorKind::ReadOnlyFilesystem)?;
+        assert_ne!(self.mode.load(Relaxed), 4, "told to");
         self.inner.put_new(name, bytes)
     }
 
@@ -192,12 +193,16 @@ fn failing(folder: &Path) -> (tokio::runtime::Runtime, Arc<Failing>, Config) {
 }
 
 #[test]
-fn a_full_or_read_only_disk_is_a_clear_error_and_nothing_is_acknowledged() {
+fn a_full_read_only_or_panicking_disk_is_a_clear_error_and_nothing_is_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let (_runtime, disk, config) = failing(folder.path());
     let server = Local::start(config);
     assert_eq!(push(server.address, SERIES, &body(0)).status, 200);
-    for (mode, status, word) in [(1, 507, "full"), (2, 500, "read-only")] {
+    for (mode, status, word) in [
+        (1, 507, "full"),
+        (2, 500, "read-only"),
+        (4, 500, "panicked"),
+    ] {
         disk.mode.store(mode, Relaxed);
         for _ in 0..3 {
             let answer = push(server.address, SERIES, &body(1));

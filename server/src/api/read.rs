@@ -39,7 +39,7 @@ pub async fn label_names(
         let names = app
             .engine
             .label_names(type_id.as_deref(), &selector, window);
-        Ok(Json(json!({ "names": names })))
+        Ok(Json(with_gaps(app, window, "names", names)))
     })
     .await
 }
@@ -56,9 +56,15 @@ pub async fn label_values(
         let values = app
             .engine
             .label_values(&name, type_id.as_deref(), &selector, window);
-        Ok(Json(json!({ "values": values })))
+        Ok(Json(with_gaps(app, window, "values", values)))
     })
     .await
+}
+
+/// A list, and whether something of the window could not be read.
+fn with_gaps(app: &App, window: (i64, i64), key: &str, list: Vec<String>) -> Value {
+    let coverage = app.engine.gaps(window.0, window.1);
+    json!({ key: list, "partial": coverage.partial, "problems": coverage.problems })
 }
 
 fn optional_type(

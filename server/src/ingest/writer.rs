@@ -1,6 +1,7 @@
 //! Group commit: what came while the last segment was being written goes out as the next one.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -53,7 +54,7 @@ impl Ticket {
             .unwrap_or_else(|| {
                 Err(WriteFailed {
                     full: false,
-                    reason: "the server is shutting down".to_owned(),
+                    reason: "the open segment was given up".to_owned(),
                 })
             })
     }
@@ -133,8 +134,16 @@ impl Writer {
         }
     }
 
+    /// A panic while a profile was interned leaves an open segment that nobody may write: its
+    /// pushes fail (their channel closes) and may be sent again.
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock().unwrap_or_else(|poisoned| {
+            let mut shared = poisoned.into_inner();
+            let broken = std::mem::replace(&mut shared.head, Head::new());
+            broken.ids.iter().for_each(|&id| shared.ids.forget(id));
+            self.shared.clear_poison();
+            shared
+        })
     }
 
     /// Whether a push with this identity is known, before its body is looked at any further.
@@ -185,7 +194,14 @@ impl Writer {
         while let Some(head) = self.next_head() {
             let ids = head.ids.clone();
             let outcome = head.outcome.clone();
-            let result = self.write(head);
+            // A writer that ends would leave every later push waiting.
+            let result = catch_unwind(AssertUnwindSafe(|| self.write(head))).unwrap_or_else(|_| {
+                let reason = "writing the segment panicked; please report it".to_owned();
+                Err(WriteFailed {
+                    full: false,
+                    reason,
+                })
+            });
             let mut shared = self.lock();
             for id in ids {
                 match result {

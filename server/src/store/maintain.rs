@@ -33,7 +33,7 @@ impl Default for Maintenance {
         Self {
             fan_in: 16,
             patience: Duration::from_secs(10),
-            full_bytes: 16 << 20,
+            full_bytes: 8 << 20,
             max_age: Some(Duration::from_secs(15 * 86_400)),
             max_bytes: Some(20 << 30),
             grace: Duration::from_secs(60),
