@@ -9,7 +9,8 @@ const SLOTS: usize = 8192;
 const ADDRESS_BITS: u32 = 47;
 const _: () = assert!(ADDRESS_BITS - SLOTS.trailing_zeros() == Packed::TAG_BITS);
 
-/// A direct-mapped cache of 8,192 rules (64 KiB), lock-free and shared between threads.
+/// A direct-mapped cache of 8,192 rules (64 KiB), lock-free and shared between threads. An address
+/// whose slot is taken over stays in the neighbouring slot of the same cache line.
 ///
 /// It is bound to one [`Modules`] snapshot: make a new one with each snapshot. [`unwind`] ignores a
 /// cache of another snapshot (slower, never wrong).
@@ -41,8 +42,8 @@ impl Cache {
     /// Bits 3..16 choose the slot: call instructions take at least 5 bytes, so that neighbours
     /// share a cache line rather than a slot.
     #[inline(always)]
-    fn slot(&self, key: u64) -> &AtomicU64 {
-        &self.slots[(key >> 3) as usize & (SLOTS - 1)]
+    fn index(key: u64) -> usize {
+        (key >> 3) as usize & (SLOTS - 1)
     }
 
     /// All bits of a key that its slot does not tell: 13 and up, of which 13..16 are told and
@@ -57,23 +58,36 @@ impl Cache {
     #[inline(always)]
     pub(crate) fn plain(&self, key: u64) -> Option<Packed> {
         // Relaxed: a slot is self-contained, and an old value is as right as a new one.
-        let slot = self.slot(key).load(Ordering::Relaxed);
-        // Tag and class in one comparison.
+        let slot = self.slots[Cache::index(key)].load(Ordering::Relaxed);
+        // Tag, class and mark in one comparison.
         ((slot ^ Cache::tag(key)) << (64 - Packed::CHECKED_BITS) == 0).then_some(Packed(slot))
     }
 
-    /// The rule of `key` when it is cached.
+    /// The rule of `key` when it is cached, in its own slot or displaced to the neighbour.
     pub(crate) fn get(&self, key: u64) -> Option<Packed> {
-        let slot = self.slot(key).load(Ordering::Relaxed);
-        let hit = (slot ^ Cache::tag(key)) << (64 - Packed::TAG_BITS) == 0;
-        (hit && slot != 0).then_some(Packed(slot))
+        let entry = |index: usize, mark: u64| {
+            let slot = self.slots[index].load(Ordering::Relaxed);
+            let other = slot ^ Cache::tag(key) ^ mark;
+            let hit = other & (Packed::TAG_MASK | Packed::DISPLACED) == 0;
+            (hit && slot != 0).then_some(Packed(slot))
+        };
+        let index = Cache::index(key);
+        entry(index, 0).or_else(|| entry(index ^ 1, Packed::DISPLACED))
     }
 
+    /// Stores a rule; what was in its slot moves to the neighbour, unless another address is at
+    /// home there.
     pub(crate) fn put(&self, key: u64, rule: Packed) {
-        if key >> ADDRESS_BITS == 0 {
-            self.slot(key)
-                .store(Cache::tag(key) | rule.0, Ordering::Relaxed);
+        if key >> ADDRESS_BITS != 0 {
+            return;
         }
+        let at_home = |slot: u64| slot != 0 && slot & Packed::DISPLACED == 0;
+        let (own, neighbour) = (Cache::index(key), Cache::index(key) ^ 1);
+        let old = self.slots[own].load(Ordering::Relaxed);
+        if at_home(old) && !at_home(self.slots[neighbour].load(Ordering::Relaxed)) {
+            self.slots[neighbour].store(old | Packed::DISPLACED, Ordering::Relaxed);
+        }
+        self.slots[own].store(Cache::tag(key) | rule.0, Ordering::Relaxed);
     }
 }
 
@@ -115,6 +129,21 @@ mod tests {
                 assert_ne!(found(pc ^ 1 << bit), Some(i));
             }
         }
+    }
+
+    #[test]
+    fn two_addresses_of_one_slot_are_both_found() {
+        let cache = Cache::new(&Modules::new(Vec::new()));
+        let (a, b, c) = (0x10_1230, 0x20_1230, 0x30_1230);
+        let found = |key| cache.get(key).map(|p| p.cfa(0, 0) / 8);
+        for (key, n) in [(a, 1), (b, 2), (c, 3)] {
+            cache.put(key, plain(n));
+        }
+        assert_eq!([a, b, c].map(found), [None, Some(2), Some(3)]);
+        // The neighbour's own address is never driven out by a displaced one.
+        cache.put(a + 8, plain(4));
+        cache.put(a, plain(5));
+        assert_eq!([a, b, c, a + 8].map(found), [Some(5), None, None, Some(4)]);
     }
 
     #[test]

@@ -127,8 +127,9 @@ pub struct Modules {
     code: Vec<Code>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Code {
+/// One executable segment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Code {
     start: u64,
     limit: u64,
     module: u32,
@@ -162,12 +163,22 @@ impl Modules {
 
     /// The module whose code holds `pc`. Async-signal-safe.
     pub fn find(&self, pc: u64) -> Option<&Module> {
+        self.modules.get(self.code(pc)?.module as usize)
+    }
+
+    /// The executable segment that holds `pc`.
+    fn code(&self, pc: u64) -> Option<Code> {
         let above = self.code.partition_point(|c| c.start <= pc);
         let code = self.code.get(above.checked_sub(1)?)?;
-        if pc >= code.limit {
-            return None;
+        (pc < code.limit).then_some(*code)
+    }
+
+    /// [`Self::find`] for callers who ask about one module again and again.
+    pub(crate) fn find_near(&self, pc: u64, last: &mut Code) -> Option<&Module> {
+        if pc.wrapping_sub(last.start) >= last.limit - last.start {
+            *last = self.code(pc)?;
         }
-        self.modules.get(code.module as usize)
+        self.modules.get(last.module as usize)
     }
 
     /// All modules, by start address.

@@ -86,8 +86,8 @@ impl Rule {
 /// A rule squeezed into the upper 30 bits of a word, so that a cache slot is one atomic word: the
 /// lower 34 bits are the slot's tag, and mean nothing here.
 ///
-/// bits 34..37 class, 37 base is bp, 38..48 words from the CFA down to the saved rbp (1, the
-/// return address, where rbp is kept), 49..64 CFA offset in words: on top, so that one shift
+/// bits 34..37 class, 37 the cache's own mark, 38..48 words from the CFA down to the saved rbp (1, the
+/// return address, where rbp is kept), 48 base is bp, 49..64 CFA offset in words: on top, so that one shift
 /// extracts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Packed(pub u64);
@@ -109,9 +109,12 @@ pub(crate) enum Class {
 impl Packed {
     /// Bits left for the tag of a cache slot.
     pub const TAG_BITS: u32 = 34;
-    /// Tag and class together.
-    pub const CHECKED_BITS: u32 = Packed::TAG_BITS + 3;
-    const BASE_BP: u64 = 1 << 37;
+    pub const TAG_MASK: u64 = (1 << Packed::TAG_BITS) - 1;
+    /// Tag, class and mark together.
+    pub const CHECKED_BITS: u32 = Packed::TAG_BITS + 4;
+    /// A slot's entry belongs to the neighbouring slot.
+    pub const DISPLACED: u64 = 1 << 37;
+    const BASE_BP: u64 = 1 << 48;
     const DEPTH_SHIFT: u32 = 38;
     const DEPTH_LIMIT: i32 = 1 << 10;
     const KEPT: i32 = 1;

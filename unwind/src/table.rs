@@ -10,6 +10,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// log2 of the bytes of code that one page of rows covers.
 pub const PAGE_BITS: u32 = 16;
 
+/// log2 of the bytes of code behind one entry of the in-process index.
+const CHUNK_BITS: u32 = 10;
+const CHUNKS_IN_PAGE: usize = 1 << (PAGE_BITS - CHUNK_BITS);
+
 /// Index of the unsupported rule in every table.
 const UNSUPPORTED: u16 = 1;
 
@@ -51,6 +55,9 @@ pub struct Table {
     pages: Box<[u32]>,
     rows: Box<[Row]>,
     rules: Box<[Rule]>,
+    /// For each KiB of code, the row in force at its start, and one more: the number of rows. It
+    /// takes a lookup to one or two cache lines of rows at once.
+    chunks: Box<[u32]>,
     stats: Stats,
 }
 
@@ -152,16 +159,19 @@ impl Table {
 
     /// The rule at `rel` bytes above the image base.
     ///
-    /// Page index, then a bisection whose steps depend on the number of rows in the page only:
+    /// Chunk index, then a bisection whose steps depend on the number of rows in the chunk only:
     /// no branch depends on what is compared, so nothing can be mispredicted (and an eBPF
     /// verifier accepts the same shape).
     #[inline]
     pub fn lookup(&self, rel: u32) -> Rule {
-        let page = (rel >> PAGE_BITS) as usize;
-        let (Some(&first), Some(&last)) = (self.pages.get(page), self.pages.get(page + 1)) else {
+        let chunk = (rel >> CHUNK_BITS) as usize;
+        let (Some(&first), Some(&last)) = (self.chunks.get(chunk), self.chunks.get(chunk + 1))
+        else {
             return Rule::GAP;
         };
-        let Some(rows) = self.rows.get(first as usize..last as usize) else {
+        // The next chunk's row may begin inside this one, unless it begins a page.
+        let last = last as usize + usize::from(!(chunk + 1).is_multiple_of(CHUNKS_IN_PAGE));
+        let Some(rows) = self.rows.get(first as usize..last) else {
             return Rule::GAP;
         };
         let low = rel as u16;
@@ -314,6 +324,7 @@ impl Builder {
         stats.rules = self.rules.len() as u32;
         Table {
             base_svma: self.base_svma,
+            chunks: chunks_of(&pages, &rows).into(),
             pages: pages.into(),
             rows: rows.into(),
             rules: self.rules.into(),
@@ -351,6 +362,23 @@ fn cut_into_pages(flat: &[(u32, u16)]) -> (Vec<u32>, Vec<Row>) {
     }
     pages.push(rows.len() as u32);
     (pages, rows)
+}
+
+/// The row in force at the start of each chunk.
+fn chunks_of(pages: &[u32], rows: &[Row]) -> Vec<u32> {
+    let mut chunks = Vec::with_capacity(pages.len() * CHUNKS_IN_PAGE);
+    for bounds in pages.windows(2) {
+        let mut row = bounds[0];
+        for chunk in 0..CHUNKS_IN_PAGE {
+            let start = (chunk << CHUNK_BITS) as u16;
+            while row + 1 < bounds[1] && rows[row as usize + 1].low <= start {
+                row += 1;
+            }
+            chunks.push(row);
+        }
+    }
+    chunks.push(rows.len() as u32);
+    chunks
 }
 
 /// Multiplicative hash of a rule's few bytes; SipHash would take longer than the CFI itself.

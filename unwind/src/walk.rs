@@ -1,5 +1,6 @@
 //! The walk from the interrupted instruction to the root of the stack.
 
+use crate::modules::Code;
 use crate::rule::{Class, Kind, Packed, Rule, Saved};
 use crate::stack::{Live, Stack};
 use crate::{Cache, Modules};
@@ -119,6 +120,7 @@ pub fn unwind_with<S: Stack>(
         cache,
         stack,
         checkpoint: (frame, 0),
+        last: Code::default(),
         unwound: Unwound::new(),
     };
     walk.run(frame, out);
@@ -289,6 +291,8 @@ struct Walk<'a, S> {
     stack: &'a S,
     /// The last frame whose rbx is known, and its index in the output.
     checkpoint: (Frame, usize),
+    /// Where the last rule was looked up.
+    last: Code,
     unwound: Unwound,
 }
 
@@ -375,11 +379,14 @@ impl<S: Stack> Walk<'_, S> {
     }
 
     /// The packed rule of a frame, from the cache or from its module's table.
-    fn rule(&self, frame: &Frame) -> Result<Packed, End> {
+    fn rule(&mut self, frame: &Frame) -> Result<Packed, End> {
         if let Some(packed) = self.cache.and_then(|c| c.get(frame.key())) {
             return Ok(packed);
         }
-        let module = self.modules.find(frame.pc()).ok_or(End::NoModule)?;
+        let module = self
+            .modules
+            .find_near(frame.pc(), &mut self.last)
+            .ok_or(End::NoModule)?;
         let packed = Packed::new(&module.rule_at(frame.pc()), frame.pc());
         if let Some(cache) = self.cache {
             cache.put(frame.key(), packed);
