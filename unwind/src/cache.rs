@@ -1,7 +1,7 @@
 //! Rules by address, shared by all threads: one atomic word a slot, so nothing can tear.
 
 use crate::Modules;
-use crate::rule::Packed;
+use crate::rule::{Class, Packed};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SLOTS: usize = 8192;
@@ -53,14 +53,20 @@ impl Cache {
         (key >> SLOTS.trailing_zeros()) ^ (key & 7)
     }
 
-    /// The rule of `key` when it is cached and plain. (For addresses below 64 KiB, where no code
-    /// is, an empty slot gives a rule without a frame.)
+    /// The rule of `key` when it is in its own slot and plain, and its base register's value. (For
+    /// addresses below 64 KiB, where no code is, an empty slot gives a rule without a frame.)
     #[inline(always)]
-    pub(crate) fn plain(&self, key: u64) -> Option<Packed> {
+    pub(crate) fn plain(&self, key: u64, sp: u64, bp: u64) -> Option<(Packed, u64)> {
+        const BP: u64 = Packed::bare(Class::PlainBp).0;
         // Relaxed: a slot is self-contained, and an old value is as right as a new one.
         let slot = self.slots[Cache::index(key)].load(Ordering::Relaxed);
-        // Tag, class and mark in one comparison.
-        ((slot ^ Cache::tag(key)) << (64 - Packed::CHECKED_BITS) == 0).then_some(Packed(slot))
+        // Tag, class and mark in one comparison. The base is chosen by a branch, which is
+        // predicted, and not by data, which the next frame would wait for.
+        match (slot ^ Cache::tag(key)) << (64 - Packed::CHECKED_BITS) {
+            0 => Some((Packed(slot), sp)),
+            other if other == BP << (64 - Packed::CHECKED_BITS) => Some((Packed(slot), bp)),
+            _ => None,
+        }
     }
 
     /// The rule of `key` when it is cached, in its own slot or displaced to the neighbour.
@@ -107,7 +113,6 @@ impl std::fmt::Debug for Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::Class;
 
     fn plain(n: u64) -> Packed {
         Packed(n << 49)
@@ -120,7 +125,7 @@ mod tests {
         for i in 1..30_000 {
             pc = pc.wrapping_mul(6364136223846793005).wrapping_add(1) >> 17;
             cache.put(pc, plain(i));
-            let found = |pc| cache.plain(pc).map(|p| p.cfa(0, 0) / 8);
+            let found = |pc| cache.plain(pc, 0, 0).map(|(p, base)| p.cfa(base) / 8);
             assert_eq!(
                 (found(pc), cache.get(pc).map(|p| p.class())),
                 (Some(i), Some(Class::Plain))
@@ -135,7 +140,7 @@ mod tests {
     fn two_addresses_of_one_slot_are_both_found() {
         let cache = Cache::new(&Modules::new(Vec::new()));
         let (a, b, c) = (0x10_1230, 0x20_1230, 0x30_1230);
-        let found = |key| cache.get(key).map(|p| p.cfa(0, 0) / 8);
+        let found = |key| cache.get(key).map(|p| p.cfa(0) / 8);
         for (key, n) in [(a, 1), (b, 2), (c, 3)] {
             cache.put(key, plain(n));
         }
@@ -150,7 +155,7 @@ mod tests {
     fn other_classes_are_cached_but_not_plain() {
         let cache = Cache::new(&Modules::new(Vec::new()));
         cache.put(0x1234, Packed::bare(Class::Signal));
-        assert_eq!(cache.plain(0x1234), None);
+        assert_eq!(cache.plain(0x1234, 0, 0), None);
         assert_eq!(cache.get(0x1234).map(|p| p.class()), Some(Class::Signal));
     }
 

@@ -87,7 +87,7 @@ impl Rule {
 /// lower 34 bits are the slot's tag, and mean nothing here.
 ///
 /// bits 34..37 class, 37 the cache's own mark, 38..48 words from the CFA down to the saved rbp (1, the
-/// return address, where rbp is kept), 48 base is bp, 49..64 CFA offset in words: on top, so that one shift
+/// return address, where rbp is kept), 49..64 CFA offset in words: on top, so that one shift
 /// extracts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Packed(pub u64);
@@ -96,7 +96,7 @@ pub(crate) struct Packed(pub u64);
 #[repr(u64)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    /// Zero, so that tag and class are compared at once.
+    /// CFA from sp. Zero, so that tag and class are compared at once.
     Plain = 0,
     End = 1,
     Signal = 2,
@@ -104,6 +104,8 @@ pub(crate) enum Class {
     /// Does not fit: look the whole rule up.
     Full = 4,
     Unsupported = 5,
+    /// As `Plain`, with the CFA from bp.
+    PlainBp = 6,
 }
 
 impl Packed {
@@ -114,7 +116,6 @@ impl Packed {
     pub const CHECKED_BITS: u32 = Packed::TAG_BITS + 4;
     /// A slot's entry belongs to the neighbouring slot.
     pub const DISPLACED: u64 = 1 << 37;
-    const BASE_BP: u64 = 1 << 48;
     const DEPTH_SHIFT: u32 = 38;
     const DEPTH_LIMIT: i32 = 1 << 10;
     const KEPT: i32 = 1;
@@ -124,9 +125,9 @@ impl Packed {
     /// Packs the rule that holds at `pc`.
     pub fn new(rule: &Rule, pc: u64) -> Packed {
         let plain = match rule.kind {
-            Kind::Sp => Packed::plain(rule, rule.cfa, 0),
-            Kind::Bp => Packed::plain(rule, rule.cfa, Packed::BASE_BP),
-            Kind::Plt => Packed::plain(rule, rule.plt_cfa(pc), 0),
+            Kind::Sp => Packed::plain(rule, rule.cfa, Class::Plain),
+            Kind::Bp => Packed::plain(rule, rule.cfa, Class::PlainBp),
+            Kind::Plt => Packed::plain(rule, rule.plt_cfa(pc), Class::Plain),
             Kind::End => return Packed::bare(Class::End),
             Kind::Signal => return Packed::bare(Class::Signal),
             Kind::FramePointer => return Packed::bare(Class::Gap),
@@ -141,7 +142,7 @@ impl Packed {
         Packed((class as u64) << Packed::TAG_BITS)
     }
 
-    fn plain(rule: &Rule, cfa: i32, flags: u64) -> Option<Packed> {
+    fn plain(rule: &Rule, cfa: i32, class: Class) -> Option<Packed> {
         let below = Packed::KEPT + 1..Packed::DEPTH_LIMIT;
         let depth = match rule.bp_saved {
             Saved::Same => Packed::KEPT,
@@ -150,7 +151,7 @@ impl Packed {
         };
         let words = Some(cfa / 8).filter(|w| cfa % 8 == 0 && (0..Packed::CFA_LIMIT).contains(w))?;
         let fields = (words as u64) << Packed::CFA_SHIFT | (depth as u64) << Packed::DEPTH_SHIFT;
-        Some(Packed(Packed::bare(Class::Plain).0 | flags | fields))
+        Some(Packed(Packed::bare(class).0 | fields))
     }
 
     pub fn class(self) -> Class {
@@ -160,14 +161,14 @@ impl Packed {
             2 => Class::Signal,
             3 => Class::Gap,
             5 => Class::Unsupported,
+            6 => Class::PlainBp,
             _ => Class::Full,
         }
     }
 
-    /// CFA of a plain rule.
+    /// CFA of a plain rule whose base register holds `base`.
     #[inline(always)]
-    pub fn cfa(self, sp: u64, bp: u64) -> u64 {
-        let base = std::hint::select_unpredictable(self.0 & Packed::BASE_BP == 0, sp, bp);
+    pub fn cfa(self, base: u64) -> u64 {
         base.wrapping_add((self.0 >> Packed::CFA_SHIFT) * 8)
     }
 
@@ -211,19 +212,16 @@ mod tests {
         let pack = |rule| Packed::new(&rule, 0);
         let packed = pack(rule(Kind::Sp, 64, Saved::AtCfa, -2));
         assert_eq!(
-            (packed.class(), packed.cfa(1000, 5), packed.bp_depth()),
+            (packed.class(), packed.cfa(1000), packed.bp_depth()),
             (Class::Plain, 1064, 16)
         );
         let packed = pack(rule(Kind::Bp, 16, Saved::Same, 0));
         assert_eq!(
-            (packed.class(), packed.cfa(1000, 5), packed.bp_depth()),
-            (Class::Plain, 21, 8)
+            (packed.class(), packed.cfa(1000), packed.bp_depth()),
+            (Class::PlainBp, 1016, 8)
         );
         let packed = pack(rule(Kind::Sp, 8 * 0x7fff, Saved::AtCfa, -1023));
-        assert_eq!(
-            (packed.cfa(0, 5), packed.bp_depth()),
-            (8 * 0x7fff, 8 * 1023)
-        );
+        assert_eq!((packed.cfa(0), packed.bp_depth()), (8 * 0x7fff, 8 * 1023));
         assert_eq!(packed.0 & ((1 << Packed::TAG_BITS) - 1), 0);
     }
 
@@ -249,7 +247,7 @@ mod tests {
             extra: 11,
             ..rule(Kind::Plt, 8, Saved::Same, 0)
         };
-        assert_eq!(Packed::new(&plt, 0x100a).cfa(0, 0), 8);
-        assert_eq!(Packed::new(&plt, 0x100b).cfa(0, 0), 16);
+        assert_eq!(Packed::new(&plt, 0x100a).cfa(0), 8);
+        assert_eq!(Packed::new(&plt, 0x100b).cfa(0), 16);
     }
 }

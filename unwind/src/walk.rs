@@ -302,13 +302,14 @@ struct Walk<'a, S> {
 /// The only chain of dependent instructions is: address → slot → CFA → return address.
 #[inline(always)]
 fn fast<S: Stack>(cache: Option<&Cache>, stack: &S, regs: Registers) -> Option<Registers> {
-    plain(cache?.plain(regs.ip)?, stack, regs).ok()
+    let (rule, base) = cache?.plain(regs.ip, regs.sp, regs.bp)?;
+    plain(rule, base, stack, regs).ok()
 }
 
-/// CFA from sp or bp; rbp kept, or saved below the CFA.
+/// CFA from `base`, sp or bp; rbp kept, or saved below the CFA.
 #[inline(always)]
-fn plain<S: Stack>(rule: Packed, stack: &S, regs: Registers) -> Result<Registers, End> {
-    let cfa = rule.cfa(regs.sp, regs.bp);
+fn plain<S: Stack>(rule: Packed, base: u64, stack: &S, regs: Registers) -> Result<Registers, End> {
+    let cfa = rule.cfa(base);
     // Where rbp is kept, the return address is read twice: no branch.
     let saved = cfa.wrapping_sub(rule.bp_depth());
     let (ip, word) = stack
@@ -366,7 +367,12 @@ impl<S: Stack> Walk<'_, S> {
     fn slow(&mut self, frame: Frame) -> Result<Frame, End> {
         let packed = self.rule(&frame)?;
         match packed.class() {
-            Class::Plain => plain(packed, self.stack, frame.regs).map(Frame::returned),
+            Class::Plain => {
+                plain(packed, frame.regs.sp, self.stack, frame.regs).map(Frame::returned)
+            }
+            Class::PlainBp => {
+                plain(packed, frame.regs.bp, self.stack, frame.regs).map(Frame::returned)
+            }
             Class::End => Err(End::Root),
             Class::Unsupported => Err(End::NoRule),
             Class::Signal => self.signal(&frame),
