@@ -88,6 +88,7 @@ export async function startMock(port = 0) {
     }
     if (service === "broken" && !path.endsWith("labels")) return json(500, { error: "segment 0004 in /data/segments could not be read: permission denied; make the folder readable for this user" });
     if (service === "slow") await new Promise((r) => setTimeout(r, 3000));
+    if (url.searchParams.get("type") === "nope" && /tree|series|top/.test(path)) return json(404, { error: "type nope is not in this window" });
     if (path === "/api/v1/tree") {
       return res.writeHead(200, { "content-type": "application/vnd.pilotlight.tree", "content-encoding": "gzip" }).end(treeBody(service, url.searchParams, now));
     }

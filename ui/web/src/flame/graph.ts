@@ -1,6 +1,6 @@
-import { childEntries, deepestLevel, entryAt, entryOf, layout, parentOf, type Columns, type Layout } from "./layout.ts";
+import { childEntries, deepestLevel, entryAt, entryOf, layout, parentOf, subtreeEnd, type Columns, type Layout } from "./layout.ts";
 import { palette, css, shade, type Palette, type Theme } from "./palette.ts";
-import { Raster, rowTop, type Frame, type Paint } from "./raster.ts";
+import { Raster, Shown, rowTop, type Frame, type Paint } from "./raster.ts";
 import { matchesBefore } from "./search.ts";
 import { Ruler, fit } from "./text.ts";
 import { followNames, namesTo } from "./path.ts";
@@ -162,6 +162,21 @@ export class FlameGraph {
     this.options.events.focus?.(node);
   }
 
+  /** Scrolls to the heaviest match of the zoomed range when no wide match is in sight. */
+  revealMatch(): void {
+    const l = this.tree;
+    if (!l || !this.matched) return;
+    this.drawNow();
+    if (this.raster.boxes.shown.includes(Shown.Match)) return;
+    const first = this.zoomed;
+    const end = subtreeEnd(l, first);
+    let best = -1;
+    for (let i = first; i < end; i++) {
+      if (this.matched[l.columns.name[i]!] && (best < 0 || l.total[i]! > l.total[best]!)) best = i;
+    }
+    if (best >= 0) this.reveal(best);
+  }
+
   destroy(): void {
     cancelAnimationFrame(this.animation);
     cancelAnimationFrame(this.scheduled);
@@ -234,8 +249,10 @@ export class FlameGraph {
     if (l.levelStart[entry]! >= this.to || l.levelEnd[entry]! <= this.from) this.zoomTo(0, false);
     const level = l.columns.depth[node]!;
     const top = this.options.direction === "flame" ? this.contentHeight() - (level + 1) * this.row : level * this.row;
-    if (top < this.host.scrollTop) this.host.scrollTop = top;
-    else if (top + this.row > this.host.scrollTop + this.height) this.host.scrollTop = top + this.row - this.height;
+    // Two more rows than needed, so that the neighbourhood shows.
+    const margin = Math.min(2 * this.row, this.height / 4);
+    if (top - margin < this.host.scrollTop) this.host.scrollTop = top - margin;
+    else if (top + this.row + margin > this.host.scrollTop + this.height) this.host.scrollTop = top + this.row + margin - this.height;
   }
 
   private measure(): void {

@@ -53,7 +53,10 @@ export function FlamePane(props: Props) {
   }, [props.model]);
   useLayoutEffect(() => graph.current!.setTheme(props.theme), [props.theme]);
   useLayoutEffect(() => graph.current!.setDirection(props.direction), [props.direction]);
-  useEffect(() => applyMatch(graph.current!, props), [props.pattern]);
+  useEffect(() => {
+    applyMatch(graph.current!, props);
+    graph.current!.revealMatch();
+  }, [props.pattern]);
   useEffect(() => graph.current!.setOnlyHue(props.onlyHue), [props.onlyHue]);
   useEffect(() => {
     const node = findKey(props.model.layout, props.zoom);

@@ -96,7 +96,8 @@ async function load(s: Selection, signal: AbortSignal, update: (p: Partial<Loade
   const range = [parseTime(s.from, now), parseTime(s.until, now)] as const;
   const seriesAnswer = fetchSeries(s, `${niceStep(Math.max(1, (range[1] - range[0]) / 1e3 / 400))}s`, signal).catch((e: unknown) => e as Error);
   const filesAnswer = learnFiles(s, signal);
-  const tree = await fetchTree(s, signal);
+  const tree = await fetchTree(s, signal).catch(nothingThere);
+  if (tree === null) return update({ types: await fetchTypes(s), model: null, series: null, error: null });
   if (filesAnswer) await Promise.race([filesAnswer, new Promise((late) => setTimeout(late, FILES_WAIT_MS))]);
   if (signal.aborted) return;
   const model = new Model(tree, serviceHints(s.q), files);
@@ -107,6 +108,12 @@ async function load(s: Selection, signal: AbortSignal, update: (p: Partial<Loade
   update({ types: await fetchTypes(s) });
   await filesAnswer;
   if (files.size > known && !signal.aborted) update({ model: new Model(tree, serviceHints(s.q), files) });
+}
+
+/** A selection without data is no failure: the empty state says what to do. */
+function nothingThere(e: unknown): null {
+  if (e instanceof ApiError && e.status === 404) return null;
+  throw e;
 }
 
 /** Source files by function name, of all selections seen: they do not change while a program runs. */

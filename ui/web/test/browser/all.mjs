@@ -267,6 +267,25 @@ test("an empty selection says what is scraped and what to do", async ({ page, ba
   await waitState(page, "ready");
 });
 
+test("a match out of sight is scrolled to", async ({ page, base }) => {
+  await page.setViewportSize({ width: 1200, height: 420 });
+  for (const dir of ["icicle", "flame"]) {
+    await page.goto(`${base}?view=${dir}`);
+    await waitState(page, "ready");
+    await page.keyboard.press("/");
+    await page.keyboard.type("apply_disc");
+    await settle(page);
+    const [box, host] = [await boxOf(page, HOT), await page.locator("div.flame").boundingBox()];
+    assert.ok(box.y > host.y && box.y < host.y + host.height, `${dir}: box at ${box.y}, graph ${host.y} to ${host.y + host.height}`);
+  }
+});
+
+test("a type without data in the window is an empty selection, not a failure", async ({ page, base }) => {
+  await page.goto(`${base}?type=nope`);
+  await waitState(page, "empty");
+  assert.match(await page.locator("[data-testid=empty]").innerText(), /No samples in this selection/);
+}, { errorsAllowed: /404/ });
+
 test("a fresh server says how to begin", async ({ page, base, mock }) => {
   mock.state.mode = "fresh";
   await page.goto(base);
