@@ -119,7 +119,7 @@ impl Census {
     fn take(raw: &[u8], limits: &Limits) -> Result<Census, Fault> {
         let mut census = Census::default();
         let mut reader = Reader::new(raw);
-        while !reader.at_end() {
+        while reader.more().is_ok_and(|more| more) {
             let offset = reader.pos();
             let Ok(key) = reader.varint() else { break };
             if key & 7 != f::BYTES {
@@ -133,7 +133,7 @@ impl Census {
                 f::SAMPLE => (&mut census.samples, "samples", limits.samples),
                 f::LOCATION => (&mut census.locations, "locations", limits.locations),
                 f::STRING_TABLE => {
-                    census.string_bytes += body.rest().len() as u64;
+                    census.string_bytes += body.left() as u64;
                     (&mut census.strings, "strings", limits.strings)
                 }
                 f::FUNCTION => (&mut census.functions, "functions", limits.functions),
@@ -169,7 +169,7 @@ impl Columns {
         let census = Census::take(raw, limits)?;
         let mut columns = Columns::with_capacity(&census, limits);
         let mut reader = Reader::new(raw);
-        while !reader.at_end() {
+        while reader.more()? {
             let key = reader.varint()?;
             match key {
                 KEY_SAMPLE => columns.sample(reader.message()?, limits)?,
@@ -221,28 +221,27 @@ impl Columns {
         columns
     }
 
-    #[inline]
+    #[inline(never)]
     fn sample(&mut self, mut body: Reader<'_>, limits: &Limits) -> Result<(), Fault> {
         let first_value = self.values.all.len();
         let first_label = self.label_sets.labels.len();
         let first_frame = self.stacks.items.len();
-        while !body.at_end() {
+        while body.more()? {
             let key = body.varint()?;
-            match key {
-                KEY_LOCATIONS_PACKED => self.frames(body.message()?, first_frame, limits)?,
-                KEY_VALUES_PACKED => self.sample_values(body.message()?, first_value, limits)?,
-                KEY_LOCATION_UNPACKED => {
-                    let id = body.varint()?;
-                    self.frame(id, &body, first_frame, limits)?;
-                }
-                KEY_VALUE_UNPACKED => {
-                    let value = body.varint()? as i64;
-                    self.sample_value(value, &body, first_value, limits)?;
-                }
-                KEY_LABEL => self.label(body.message()?, limits)?,
-                _ => {
-                    body.not_a_number(key, f::SAMPLE_LABEL)?;
-                }
+            if key == KEY_LOCATIONS_PACKED {
+                self.frames(body.message()?, first_frame, limits)?;
+            } else if key == KEY_VALUES_PACKED {
+                self.sample_values(body.message()?, first_value, limits)?;
+            } else if key == KEY_LABEL {
+                self.label(body.message()?, limits)?;
+            } else if key == KEY_VALUE_UNPACKED {
+                let value = body.varint()? as i64;
+                self.sample_value(value, body.pos(), first_value, limits)?;
+            } else if key == KEY_LOCATION_UNPACKED {
+                let id = body.varint()?;
+                self.frame(id, body.pos(), first_frame, limits)?;
+            } else {
+                body = body.past_unknown(key, f::SAMPLE_LABEL)?;
             }
         }
         let frames = self.stacks.items.len();
@@ -261,18 +260,20 @@ impl Columns {
 
     /// A packed list of location ids.
     #[inline]
-    fn frames(&mut self, mut body: Reader<'_>, first: usize, limits: &Limits) -> Result<(), Fault> {
+    fn frames(&mut self, body: Reader<'_>, first: usize, limits: &Limits) -> Result<(), Fault> {
         // A number takes at most ten bytes: what is longer than this is too deep for certain.
-        if body.rest().len() as u64 > limits.stack_depth.saturating_mul(10) {
+        if body.left() as u64 > limits.stack_depth.saturating_mul(10) {
             return Err(passed("stack_depth", limits.stack_depth, body.pos()));
         }
-        while !body.at_end() {
-            let id = body.varint()?;
-            let reference = self.location_ids.reference(id, body.pos())?;
-            self.stacks.items.push(reference);
-        }
+        let (ids, offset) = (&mut self.location_ids, body.pos());
+        body.packed(&mut self.stacks.items, |id| ids.reference(id, offset))?;
+        self.check_depth(first, offset, limits)
+    }
+
+    #[inline(always)]
+    fn check_depth(&self, first: usize, offset: usize, limits: &Limits) -> Result<(), Fault> {
         if (self.stacks.items.len() - first) as u64 > limits.stack_depth {
-            return Err(passed("stack_depth", limits.stack_depth, body.pos()));
+            return Err(passed("stack_depth", limits.stack_depth, offset));
         }
         Ok(())
     }
@@ -281,16 +282,13 @@ impl Columns {
     fn frame(
         &mut self,
         id: u64,
-        body: &Reader<'_>,
+        offset: usize,
         first: usize,
         limits: &Limits,
     ) -> Result<(), Fault> {
-        let reference = self.location_ids.reference(id, body.pos())?;
+        let reference = self.location_ids.reference(id, offset)?;
         self.stacks.items.push(reference);
-        if (self.stacks.items.len() - first) as u64 > limits.stack_depth {
-            return Err(passed("stack_depth", limits.stack_depth, body.pos()));
-        }
-        Ok(())
+        self.check_depth(first, offset, limits)
     }
 
     #[inline]
@@ -300,9 +298,9 @@ impl Columns {
         first: usize,
         limits: &Limits,
     ) -> Result<(), Fault> {
-        while !body.at_end() {
+        while body.more()? {
             let value = body.varint()? as i64;
-            self.sample_value(value, &body, first, limits)?;
+            self.sample_value(value, body.pos(), first, limits)?;
         }
         Ok(())
     }
@@ -311,24 +309,24 @@ impl Columns {
     fn sample_value(
         &mut self,
         value: i64,
-        body: &Reader<'_>,
+        offset: usize,
         first: usize,
         limits: &Limits,
     ) -> Result<(), Fault> {
         if (self.values.all.len() - first) as u64 >= limits.sample_types {
-            return Err(passed("sample_types", limits.sample_types, body.pos()));
+            return Err(passed("sample_types", limits.sample_types, offset));
         }
         self.values.all.push(value);
         Ok(())
     }
 
-    #[inline]
+    #[inline(never)]
     fn label(&mut self, mut body: Reader<'_>, limits: &Limits) -> Result<(), Fault> {
         let (mut key_index, mut text, mut number, mut unit) = (0, 0, 0, 0);
-        while !body.at_end() {
+        while body.more()? {
             let key = body.varint()?;
             if key & 7 != f::VARINT {
-                body.not_a_number(key, f::LABEL_UNIT)?;
+                body = body.past_unknown(key, f::LABEL_UNIT)?;
                 continue;
             }
             let value = body.varint()?;
@@ -381,17 +379,17 @@ impl Columns {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn location(&mut self, mut body: Reader<'_>, limits: &Limits) -> Result<(), Fault> {
         let (mut id, mut mapping, mut address, mut is_folded) = (0, 0, 0, false);
-        while !body.at_end() {
+        while body.more()? {
             let key = body.varint()?;
             if key == KEY_LINE {
                 self.line(body.message()?, limits)?;
                 continue;
             }
             if key & 7 != f::VARINT {
-                body.not_a_number(key, f::LOCATION_IS_FOLDED)?;
+                body = body.past_unknown(key, f::LOCATION_IS_FOLDED)?;
                 continue;
             }
             let value = body.varint()?;
@@ -416,10 +414,10 @@ impl Columns {
     #[inline]
     fn line(&mut self, mut body: Reader<'_>, limits: &Limits) -> Result<(), Fault> {
         let (mut function, mut line, mut column) = (0, 0, 0);
-        while !body.at_end() {
+        while body.more()? {
             let key = body.varint()?;
             if key & 7 != f::VARINT {
-                body.not_a_number(key, f::LINE_COLUMN)?;
+                body = body.past_unknown(key, f::LINE_COLUMN)?;
                 continue;
             }
             let value = body.varint()?;
@@ -442,13 +440,13 @@ impl Columns {
         Ok(())
     }
 
-    #[inline]
+    #[inline(never)]
     fn function(&mut self, mut body: Reader<'_>) -> Result<(), Fault> {
         let (mut id, mut name, mut system_name, mut filename, mut start_line) = (0, 0, 0, 0, 0);
-        while !body.at_end() {
+        while body.more()? {
             let key = body.varint()?;
             if key & 7 != f::VARINT {
-                body.not_a_number(key, f::FUNCTION_START_LINE)?;
+                body = body.past_unknown(key, f::FUNCTION_START_LINE)?;
                 continue;
             }
             let value = body.varint()?;
@@ -486,10 +484,10 @@ impl Columns {
     fn mapping(&mut self, mut body: Reader<'_>) -> Result<(), Fault> {
         let mut mapping = Mapping::default();
         let (mut id, mut file, mut build_id) = (0, 0, 0);
-        while !body.at_end() {
+        while body.more()? {
             let key = body.varint()?;
             if key & 7 != f::VARINT {
-                body.not_a_number(key, f::MAPPING_HAS_INLINE_FRAMES)?;
+                body = body.past_unknown(key, f::MAPPING_HAS_INLINE_FRAMES)?;
                 continue;
             }
             let value = body.varint()?;
@@ -545,7 +543,7 @@ impl Columns {
             (f::PERIOD_TYPE, MESSAGE) => self.header.period_type = value_type(reader.message()?)?,
             (f::COMMENT, MESSAGE) => {
                 let mut body = reader.message()?;
-                while !body.at_end() {
+                while body.more()? {
                     let index = body.varint()?;
                     self.comment(index, start, limits)?;
                 }
@@ -584,10 +582,10 @@ impl Columns {
 
 fn value_type(mut body: Reader<'_>) -> Result<(u64, u64), Fault> {
     let (mut ty, mut unit) = (0, 0);
-    while !body.at_end() {
+    while body.more()? {
         let key = body.varint()?;
         if key & 7 != f::VARINT {
-            body.not_a_number(key, f::VALUE_TYPE_UNIT)?;
+            body = body.past_unknown(key, f::VALUE_TYPE_UNIT)?;
             continue;
         }
         let value = body.varint()?;

@@ -287,7 +287,7 @@ impl Columns {
 fn offset_of(raw: &[u8], field: u64, nth: usize) -> u64 {
     let mut reader = Reader::new(raw);
     let mut seen = 0;
-    while !reader.at_end() {
+    while reader.more().is_ok_and(|more| more) {
         let offset = reader.pos();
         let Ok(key) = reader.varint() else { break };
         if key >> 3 == field {

@@ -7,16 +7,24 @@ use crate::fields::{BYTES, FIXED32, FIXED64};
 pub type Fault = Box<DecodeError>;
 
 /// Reads one message. Positions are those of the whole input: a nested message is a reader over
-/// the same bytes, cut at its end.
+/// the same bytes with an earlier end.
+///
+/// A number may be read past the end of its message (eight bytes are loaded at once); that is found
+/// when the reader is asked for [`more`](Self::more), before anything is made of the message.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
     pos: usize,
+    end: usize,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        Reader { bytes, pos: 0 }
+        Reader {
+            bytes,
+            pos: 0,
+            end: bytes.len(),
+        }
     }
 
     #[inline(always)]
@@ -24,15 +32,28 @@ impl<'a> Reader<'a> {
         self.pos
     }
 
+    /// Whether there are more bytes.
     #[inline(always)]
-    pub fn at_end(&self) -> bool {
-        self.pos >= self.bytes.len()
+    pub fn more(&self) -> Result<bool, Fault> {
+        if self.pos < self.end {
+            return Ok(true);
+        }
+        if self.pos == self.end {
+            return Ok(false);
+        }
+        Err(self.fault("number cut off by the end of its message"))
+    }
+
+    /// Number of bytes left to read.
+    #[inline(always)]
+    pub fn left(&self) -> usize {
+        self.end.saturating_sub(self.pos)
     }
 
     /// Bytes left to read.
     #[inline(always)]
     pub fn rest(&self) -> &'a [u8] {
-        &self.bytes[self.pos..]
+        self.bytes.get(self.pos..self.end).unwrap_or_default()
     }
 
     #[inline(always)]
@@ -48,7 +69,11 @@ impl<'a> Reader<'a> {
 
     #[inline(always)]
     fn long_varint(&mut self) -> Result<u64, Fault> {
-        if let Some(word) = self.rest().first_chunk::<8>() {
+        let loaded = self
+            .bytes
+            .get(self.pos..)
+            .and_then(<[u8]>::first_chunk::<8>);
+        if let Some(word) = loaded {
             let word = u64::from_le_bytes(*word);
             let ends = !word & 0x8080_8080_8080_8080;
             if ends != 0 {
@@ -58,41 +83,57 @@ impl<'a> Reader<'a> {
                 return Ok(gather(word & (u64::MAX >> (64 - bits))));
             }
         }
-        self.slow_varint()
+        let (value, len) = slow_varint(self.bytes, self.pos)?;
+        self.pos += len;
+        Ok(value)
     }
 
-    #[cold]
-    fn slow_varint(&mut self) -> Result<u64, Fault> {
-        let mut value = 0;
-        for (i, &byte) in self.rest().iter().take(10).enumerate() {
-            value |= u64::from(byte & 0x7f) << (7 * i);
-            if byte < 0x80 {
-                self.pos += i + 1;
-                return Ok(value);
-            }
+    /// Reads the rest as a packed list of numbers and appends them to `out`, which must have been
+    /// found to have room for [`left`](Self::left) entries.
+    #[inline(always)]
+    pub fn packed<T: Copy + Default + From<u8>>(
+        mut self,
+        out: &mut Vec<T>,
+        mut map: impl FnMut(u64) -> Result<T, Fault>,
+    ) -> Result<(), Fault> {
+        let bytes = self.rest();
+        let before = out.len();
+        if bytes.is_ascii() {
+            // All numbers below 128, as ids of frequent locations are: a copy without branches.
+            out.extend(bytes.iter().map(|&byte| T::from(byte)));
+            return Ok(());
         }
-        Err(self.fault("number cut off or longer than 10 bytes"))
+        out.resize(before + bytes.len(), T::default());
+        let mut count = 0;
+        for entry in &mut out[before..] {
+            if !self.more()? {
+                break;
+            }
+            *entry = map(self.varint()?)?;
+            count += 1;
+        }
+        out.truncate(before + count);
+        self.more().map(|_| ())
     }
 
     /// The body of a length-delimited field, as a message.
     #[inline(always)]
     pub fn message(&mut self) -> Result<Reader<'a>, Fault> {
         let len = self.varint()?;
-        let left = (self.bytes.len() - self.pos) as u64;
-        if len > left {
+        let start = self.pos;
+        if len > self.left() as u64 || start > self.end {
             return Err(self.fault("length beyond the end"));
         }
-        let end = self.pos + len as usize;
-        let body = Reader {
-            bytes: &self.bytes[..end],
-            pos: self.pos,
-        };
-        self.pos = end;
-        Ok(body)
+        self.pos += len as usize;
+        Ok(Reader {
+            bytes: self.bytes,
+            pos: start,
+            end: self.pos,
+        })
     }
 
     /// Passes over the value of a field that is not of interest.
-    #[inline]
+    #[inline(always)]
     pub fn skip(&mut self, key: u64) -> Result<(), Fault> {
         match key & 7 {
             crate::fields::VARINT => self.varint().map(|_| ()),
@@ -104,7 +145,7 @@ impl<'a> Reader<'a> {
     }
 
     fn skip_bytes(&mut self, count: usize) -> Result<(), Fault> {
-        if self.bytes.len() - self.pos < count {
+        if self.left() < count {
             return Err(self.fault("number cut off"));
         }
         self.pos += count;
@@ -112,26 +153,45 @@ impl<'a> Reader<'a> {
     }
 
     /// For a field of a message all whose fields up to `known` are numbers, after a key that is not
-    /// that of a number: passes over it, or fails when it is one of those.
+    /// that of a number: the reader behind it, or a fault when it is one of those.
+    // Cold functions take the reader by value, so that the hot ones can keep it in registers.
     #[cold]
-    pub fn not_a_number(&mut self, key: u64, known: u64) -> Result<(), Fault> {
+    pub fn past_unknown(mut self, key: u64, known: u64) -> Result<Self, Fault> {
         self.skip(key)?;
         if (1..=known).contains(&(key >> 3)) {
             return Err(self.mismatch());
         }
-        Ok(())
+        Ok(self)
     }
 
     #[cold]
-    pub fn mismatch(&self) -> Fault {
+    pub fn mismatch(self) -> Fault {
         self.fault("field of the wrong wire type")
     }
 
-    #[cold]
-    pub fn fault(&self, reason: &'static str) -> Fault {
-        let offset = self.pos as u64;
-        Box::new(DecodeError::Malformed { offset, reason })
+    #[inline(always)]
+    pub fn fault(self, reason: &'static str) -> Fault {
+        fault(self.pos, reason)
     }
+}
+
+#[cold]
+fn fault(pos: usize, reason: &'static str) -> Fault {
+    let offset = pos as u64;
+    Box::new(DecodeError::Malformed { offset, reason })
+}
+
+/// A number near the end of the input or longer than eight bytes: value and length.
+#[cold]
+fn slow_varint(bytes: &[u8], pos: usize) -> Result<(u64, usize), Fault> {
+    let mut value = 0;
+    for (i, &byte) in bytes.iter().skip(pos).take(10).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * i);
+        if byte < 0x80 {
+            return Ok((value, i + 1));
+        }
+    }
+    Err(fault(pos, "number cut off or longer than 10 bytes"))
 }
 
 /// Joins the low seven bits of each byte.
@@ -165,7 +225,7 @@ mod tests {
                 let len = bytes.len();
                 let mut reader = Reader::new(&bytes);
                 assert_eq!(reader.varint().unwrap(), value);
-                assert!(reader.at_end());
+                assert!(!reader.more().unwrap());
                 bytes.extend([0xff; 16]);
                 let mut reader = Reader::new(&bytes);
                 assert_eq!(reader.varint().unwrap(), value);
