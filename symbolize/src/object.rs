@@ -125,13 +125,16 @@ impl Object {
         }
         let last = found.len() - 1;
         let frame = |(i, found): (usize, crate::dwarf::Found)| {
-            // The outermost function is the one that the symbol table knows, under its full name.
-            let outer = if i == last {
-                symbol.map(|s| s.name)
-            } else {
-                None
-            };
-            let name = outer.or(found.name.as_deref())?;
+            // Line tables alone carry names without their path; the symbol of the outermost
+            // function has it. A mangled name in DWARF is exact, where symbols may be folded.
+            let mangled = |n: &&[u8]| n.starts_with(b"_Z") || n.starts_with(b"_R");
+            let symbol = symbol.filter(|_| i == last).map(|s| s.name);
+            let known = found.name.as_deref();
+            let name = known
+                .filter(mangled)
+                .or(symbol.filter(mangled))
+                .or(known)
+                .or(symbol)?;
             Some(Frame::new(name, found.file, found.line))
         };
         found.into_iter().enumerate().filter_map(frame).collect()

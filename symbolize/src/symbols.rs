@@ -48,13 +48,15 @@ impl Symbols {
         Symbols(entries)
     }
 
-    /// The function that holds `svma`; a symbol without size reaches to the next one.
+    /// The function that holds `svma`: the innermost symbol whose size reaches it, or the nearest
+    /// label before it (hand-written assembly), which reaches to the next symbol.
     pub fn find<'a>(&self, bytes: &'a [u8], svma: u64) -> Option<Symbol<'a>> {
-        let above = self.0.partition_point(|e| e.start <= svma);
-        let entry = self.0.get(above.checked_sub(1)?)?;
-        if entry.size != 0 && svma - entry.start >= u64::from(entry.size) {
-            return None;
-        }
+        /// Labels inside one function that are looked past.
+        const LABELS: usize = 64;
+        let before = &self.0[..self.0.partition_point(|e| e.start <= svma)];
+        let holds = |e: &&Entry| svma - e.start < u64::from(e.size);
+        let sized = before.iter().rev().take(LABELS).find(holds);
+        let entry = sized.or_else(|| before.last().filter(|e| e.size == 0))?;
         let name = string(bytes, entry.name as usize);
         Some(Symbol {
             name,

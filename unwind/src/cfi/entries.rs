@@ -3,6 +3,7 @@
 use super::cursor::{Cursor, OMIT};
 use super::machine::{Program, State};
 use crate::image::Image;
+use std::collections::HashMap;
 
 /// What an FDE inherits: alignments, encodings and the state after the common instructions.
 #[derive(Clone, Copy)]
@@ -22,8 +23,8 @@ pub(crate) struct Fde {
     pub start: u64,
     /// First address not covered (svma).
     pub end: u64,
-    /// Index into [`EhFrame::cies`].
-    pub cie: usize,
+    /// Offset of its CIE.
+    cie: usize,
     instructions: (usize, usize),
 }
 
@@ -33,9 +34,10 @@ pub(crate) struct EhFrame<'a> {
     /// The bytes reach past the section, up to the end of its segment.
     open_ended: bool,
     index: Option<Index<'a>>,
-    /// CIEs met so far by offset, sorted; `None` where one cannot be read.
-    cies: Vec<(usize, Option<Cie>)>,
-    last_cie: usize,
+    /// CIEs met so far, by offset; `None` where one cannot be read.
+    cies: HashMap<usize, Option<Cie>>,
+    /// The one met last: neighbours mostly share theirs.
+    last_cie: (usize, Option<Cie>),
     /// Entries that could not be read.
     pub malformed: u32,
 }
@@ -83,8 +85,8 @@ impl<'a> EhFrame<'a> {
             section: Cursor::new(bytes, svma),
             open_ended: false,
             index: None,
-            cies: Vec::new(),
-            last_cie: 0,
+            cies: HashMap::new(),
+            last_cie: (usize::MAX, None),
             malformed: 0,
         }
     }
@@ -177,8 +179,7 @@ impl<'a> EhFrame<'a> {
     }
 
     fn fde(&mut self, mut c: Cursor<'a>, cie_at: usize) -> Option<Fde> {
-        let cie_index = self.cie_index(cie_at);
-        let cie = self.cies[cie_index].1?;
+        let cie = self.cie(cie_at)?;
         let start = c.encoded(cie.pointer_encoding, 0)?;
         let length = c.encoded_value(cie.pointer_encoding & 0x0f)?;
         if cie.has_augmentation_data {
@@ -188,25 +189,19 @@ impl<'a> EhFrame<'a> {
         Some(Fde {
             start,
             end: start.checked_add(length)?,
-            // Indices move while CIEs are being found; the offset does not.
             cie: cie_at,
             instructions: (c.at, c.bytes.len()),
         })
     }
 
-    fn cie_index(&mut self, at: usize) -> usize {
-        if self.cies.get(self.last_cie).is_some_and(|c| c.0 == at) {
-            return self.last_cie;
+    fn cie(&mut self, at: usize) -> Option<Cie> {
+        if self.last_cie.0 != at {
+            let known = self.cies.get(&at).copied();
+            let cie = known.unwrap_or_else(|| self.read_cie(at));
+            self.cies.insert(at, cie);
+            self.last_cie = (at, cie);
         }
-        self.last_cie = match self.cies.binary_search_by_key(&at, |c| c.0) {
-            Ok(found) => found,
-            Err(place) => {
-                let cie = self.read_cie(at);
-                self.cies.insert(place, (at, cie));
-                place
-            }
-        };
-        self.last_cie
+        self.last_cie.1
     }
 
     fn read_cie(&self, at: usize) -> Option<Cie> {
@@ -226,8 +221,7 @@ impl<'a> EhFrame<'a> {
 
     /// The unwind program of `fde` and its CIE.
     pub fn program(&mut self, fde: &Fde) -> Option<(Program<'a>, Cie)> {
-        let index = self.cie_index(fde.cie);
-        let cie = self.cies[index].1?;
+        let cie = self.cie(fde.cie)?;
         let mut code = self.section;
         code.at = fde.instructions.0;
         code.bytes = code.bytes.get(..fde.instructions.1)?;
