@@ -240,7 +240,7 @@ fn compile_fdes(
         stats.fdes += 1;
         stats.signal_fdes += u32::from(cie.signal);
         builder.cut_to(fde.start);
-        machine.run(program, &cie, |svma, rule| {
+        machine.run(program, cie, |svma, rule| {
             stats.unsupported_rows += u32::from(rule.kind == Kind::Unsupported);
             builder.push(svma, rule);
         });

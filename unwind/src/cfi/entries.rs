@@ -23,7 +23,7 @@ pub(crate) struct Fde {
     pub start: u64,
     /// First address not covered (svma).
     pub end: u64,
-    /// Offset of its CIE.
+    /// Index of its CIE.
     cie: usize,
     instructions: (usize, usize),
 }
@@ -34,10 +34,12 @@ pub(crate) struct EhFrame<'a> {
     /// The bytes reach past the section, up to the end of its segment.
     open_ended: bool,
     index: Option<Index<'a>>,
-    /// CIEs met so far, by offset; `None` where one cannot be read.
-    cies: HashMap<usize, Option<Cie>>,
-    /// The one met last: neighbours mostly share theirs.
-    last_cie: (usize, Option<Cie>),
+    /// CIEs met so far.
+    cies: Vec<Cie>,
+    /// Their indices by offset; `None` where one cannot be read.
+    indices: HashMap<usize, Option<usize>>,
+    /// The last two met, by offset: neighbours mostly alternate between those.
+    recent: [(usize, Option<usize>); 2],
     /// Entries that could not be read.
     pub malformed: u32,
 }
@@ -85,8 +87,9 @@ impl<'a> EhFrame<'a> {
             section: Cursor::new(bytes, svma),
             open_ended: false,
             index: None,
-            cies: HashMap::new(),
-            last_cie: (usize::MAX, None),
+            cies: Vec::new(),
+            indices: HashMap::new(),
+            recent: [(usize::MAX, None); 2],
             malformed: 0,
         }
     }
@@ -179,7 +182,8 @@ impl<'a> EhFrame<'a> {
     }
 
     fn fde(&mut self, mut c: Cursor<'a>, cie_at: usize) -> Option<Fde> {
-        let cie = self.cie(cie_at)?;
+        let index = self.cie(cie_at)?;
+        let cie = &self.cies[index];
         let start = c.encoded(cie.pointer_encoding, 0)?;
         let length = c.encoded_value(cie.pointer_encoding & 0x0f)?;
         if cie.has_augmentation_data {
@@ -189,19 +193,32 @@ impl<'a> EhFrame<'a> {
         Some(Fde {
             start,
             end: start.checked_add(length)?,
-            cie: cie_at,
+            cie: index,
             instructions: (c.at, c.bytes.len()),
         })
     }
 
-    fn cie(&mut self, at: usize) -> Option<Cie> {
-        if self.last_cie.0 != at {
-            let known = self.cies.get(&at).copied();
-            let cie = known.unwrap_or_else(|| self.read_cie(at));
-            self.cies.insert(at, cie);
-            self.last_cie = (at, cie);
+    fn cie(&mut self, at: usize) -> Option<usize> {
+        if self.recent[0].0 != at {
+            self.recent.swap(0, 1);
         }
-        self.last_cie.1
+        if self.recent[0].0 != at {
+            let index = match self.indices.get(&at) {
+                Some(known) => *known,
+                None => self.add_cie(at),
+            };
+            self.recent[0] = (at, index);
+        }
+        self.recent[0].1
+    }
+
+    fn add_cie(&mut self, at: usize) -> Option<usize> {
+        let index = self.read_cie(at).map(|cie| {
+            self.cies.push(cie);
+            self.cies.len() - 1
+        });
+        self.indices.insert(at, index);
+        index
     }
 
     fn read_cie(&self, at: usize) -> Option<Cie> {
@@ -220,8 +237,8 @@ impl<'a> EhFrame<'a> {
     }
 
     /// The unwind program of `fde` and its CIE.
-    pub fn program(&mut self, fde: &Fde) -> Option<(Program<'a>, Cie)> {
-        let cie = self.cie(fde.cie)?;
+    pub fn program(&self, fde: &Fde) -> Option<(Program<'a>, &Cie)> {
+        let cie = self.cies.get(fde.cie)?;
         let mut code = self.section;
         code.at = fde.instructions.0;
         code.bytes = code.bytes.get(..fde.instructions.1)?;
