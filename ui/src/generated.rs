@@ -16,7 +16,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.js.gz"),
             content_type: "text/javascript; charset=utf-8",
-            etag: "\"f3ac3a03be61c5bd\"",
+            etag: "\"12d886fd9a147748\"",
         },
     ),
     (

@@ -121,7 +121,7 @@ function Views({ model, view, theme, change, search, loading }: ViewsProps) {
 function useAfterPaint(): boolean {
   const [painted, setPainted] = useState(false);
   useEffect(() => {
-    requestAnimationFrame(() => setTimeout(() => setPainted(true)));
+    requestAnimationFrame(() => requestAnimationFrame(() => setPainted(true)));
   }, []);
   return painted;
 }

@@ -13,7 +13,7 @@ async function cpu(cdp) {
   return metrics.find((m) => m.name === "TaskDuration").value * 1e3;
 }
 
-/** CPU from navigation until the frame with the first flame graph is out. */
+/** CPU from navigation until the frame with the first flame graph is out (marks are told after their frame). */
 async function measure(service, view) {
   const { context, close } = await openBrowser();
   const { page } = await openPage(context, mock.base);
@@ -25,7 +25,7 @@ async function measure(service, view) {
   await page.exposeBinding("reportDrawn", () => report());
   await page.addInitScript(() => {
     window.watchDrawn = new PerformanceObserver((list) => {
-      if (list.getEntriesByName("flame-drawn").length > 0) requestAnimationFrame(() => window.reportDrawn());
+      if (list.getEntriesByName("flame-drawn").length > 0) window.reportDrawn();
     });
     window.watchDrawn.observe({ type: "mark" });
   });
