@@ -37,8 +37,8 @@
 //! # Map
 //!
 //! `model` holds the central types ([`Profile`] and its columns), `strings` the byte string table.
-//! `decode` goes from bytes to columns (`inflate`, `wire`, `columns`, then `link` from ids to indices
-//! and `repair`); `encode` goes back; `fields` has the field numbers of both. `builder` makes profiles
+//! `decode` goes from bytes to columns (`inflate`, then `parse` over `wire` into `columns`, then `link`
+//! from `ids` to indices, and `repair`); `encode` goes back; `fields` has the field numbers of both. `builder` makes profiles
 //! from parts, `merge` adds them up with it; `intern` is the hash table of both. `tree`, `top` and
 //! `collapsed` are views; `names` names their frames. `limits`, `report` and `error` say what is
 //! accepted, changed and refused.

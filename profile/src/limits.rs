@@ -24,6 +24,8 @@ pub struct Limits {
     pub values: u64,
     /// Frames of all stacks together.
     pub stack_frames: u64,
+    /// Frames of all stacks together, inlined ones counted: what trees and tops walk over.
+    pub inlined_frames: u64,
     /// Frames of one stack.
     pub stack_depth: u64,
     /// Labels of all samples together.
@@ -53,6 +55,7 @@ impl Default for Limits {
             sample_types: 64,
             values: 8 << 20,
             stack_frames: 16 << 20,
+            inlined_frames: 64 << 20,
             stack_depth: 16 << 10,
             labels: 4 << 20,
             mappings: 64 << 10,
@@ -78,6 +81,7 @@ impl Limits {
             sample_types: most,
             values: most,
             stack_frames: most,
+            inlined_frames: most,
             stack_depth: most,
             labels: most,
             mappings: most,

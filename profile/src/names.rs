@@ -1,7 +1,7 @@
 //! Names of frames, for views that show names instead of addresses.
 
 use crate::intern::StringInterner;
-use crate::model::{Location, Profile};
+use crate::model::{Location, Profile, row};
 use crate::strings::{StrId, Strings};
 
 /// The frames of every location as names, innermost first.
@@ -44,11 +44,7 @@ impl FrameNames {
     /// Names of a location, innermost first.
     #[inline]
     pub fn get(&self, location: u32) -> &[StrId] {
-        let i = location as usize;
-        match (self.offsets.get(i), self.offsets.get(i + 1)) {
-            (Some(&start), Some(&end)) => &self.frames[start as usize..end as usize],
-            _ => &[],
-        }
+        row(&self.offsets, &self.frames, location as usize)
     }
 
     /// Puts the names of a stack (leaf first) into `path`, root first.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::Profile;
+use crate::model::{Profile, row};
 use crate::names::{UNKNOWN, base_name};
 
 /// One row of [`top`].
@@ -19,8 +19,8 @@ pub struct TopRow {
     pub total_value: i64,
 }
 
-/// Functions of one value column, as `go tool pprof -top -all_frames` lists them: sorted by own
-/// value, functions without any value left out, inlined functions on rows of their own, a function
+/// Functions of one value column, as `go tool pprof -top` lists them when no frames are dropped:
+/// sorted by own value, functions without any value left out, inlined functions on rows of their own, a function
 /// that occurs several times in one stack counted once in the total.
 pub fn top(profile: &Profile, value_index: usize) -> Vec<TopRow> {
     let mut rows = Rows::of(profile);
@@ -123,9 +123,7 @@ impl Rows {
     /// Adds a sample; `mark` differs for each.
     fn add(&mut self, mark: u32, stack: &[u32], value: i64) {
         for &location in stack {
-            let i = location as usize;
-            let (start, end) = (self.offsets[i] as usize, self.offsets[i + 1] as usize);
-            for &row in &self.frames[start..end] {
+            for &row in row(&self.offsets, &self.frames, location as usize) {
                 let row = row as usize;
                 if self.last_seen[row] != mark {
                     self.last_seen[row] = mark;
@@ -134,8 +132,13 @@ impl Rows {
                 }
             }
         }
-        let Some(&leaf) = stack.first() else { return };
-        let leaf = self.frames[self.offsets[leaf as usize] as usize] as usize;
+        let leaf = stack
+            .first()
+            .map(|&l| row(&self.offsets, &self.frames, l as usize));
+        let Some(&leaf) = leaf.and_then(<[u32]>::first) else {
+            return;
+        };
+        let leaf = leaf as usize;
         let own = &mut self.rows[leaf].self_value;
         *own = own.wrapping_add(value);
     }

@@ -52,6 +52,13 @@ fn each_limit_stops_what_it_is_about() {
     assert_limited("sample_types", |l| l.sample_types = 1);
     assert_limited("values", |l| l.values = p.samples.len() as u64 * 2 - 1);
     assert_limited("stack_frames", |l| l.stack_frames = frames - 1);
+    let lines = |&location: &u32| p.location(location as usize).lines.len().max(1) as u64;
+    let inlined = p
+        .iter_samples()
+        .flat_map(|s| s.stack)
+        .map(lines)
+        .sum::<u64>();
+    assert_limited("inlined_frames", |l| l.inlined_frames = inlined - 1);
     assert_limited("stack_depth", |l| l.stack_depth = depth - 1);
     assert_limited("labels", |l| l.labels = labels / 4);
     assert_limited("mappings", |l| l.mappings = p.mappings.len() as u64 - 1);
@@ -66,6 +73,8 @@ fn each_limit_stops_what_it_is_about() {
 fn exact_limits_are_enough() {
     let p = example();
     let mut limits = Limits::default();
+    let lines = |&location: &u32| p.location(location as usize).lines.len().max(1) as u64;
+    limits.inlined_frames = p.iter_samples().flat_map(|s| s.stack).map(lines).sum();
     limits.wire_bytes = p.to_pprof().len() as u64;
     limits.inflated_bytes = limits.wire_bytes;
     limits.samples = p.samples.len() as u64;

@@ -2,12 +2,13 @@
 
 use crate::error::{DecodeError, Invalid, Table};
 use crate::fields as f;
+use crate::limits::Limits;
 use crate::model::{LabelValue, Locations, Profile, Samples, SourceIds, ValueType};
 use crate::report::{Reason, Report};
 use crate::strings::StrId;
 
 use super::Mode;
-use super::columns::Columns;
+use super::columns::{Columns, passed};
 use super::ids::{IdFaults, NOWHERE};
 use super::repair;
 use super::wire::{Fault, Reader};
@@ -157,6 +158,7 @@ pub fn link(
     mut columns: Columns,
     raw: &[u8],
     mode: Mode,
+    limits: &Limits,
     report: &mut Report,
 ) -> Result<Profile, Fault> {
     let samples = columns.sample_labels.len();
@@ -182,6 +184,7 @@ pub fn link(
             repair::drop_lost_frames(&mut columns, report);
         }
     }
+    columns.check_inlined_frames(limits)?;
     Ok(assemble(columns, &faults))
 }
 
@@ -256,6 +259,22 @@ fn first_nil_function(columns: &Columns, faults: &Faults) -> Option<(u64, usize,
 }
 
 impl Columns {
+    /// A few frames can stand for very many, by locations with very many lines.
+    fn check_inlined_frames(&self, limits: &Limits) -> Result<(), Fault> {
+        let lines = |pair: &[u32]| u64::from(pair[1] - pair[0]).max(1);
+        let most_lines = self.line_offsets.windows(2).map(lines).max().unwrap_or(1);
+        let frames = self.stacks.items.len() as u64;
+        if frames.saturating_mul(most_lines) <= limits.inlined_frames {
+            return Ok(());
+        }
+        let frames = self.stacks.items.iter().map(|&l| l as usize);
+        let counted: u64 = frames.map(|l| lines(&self.line_offsets[l..l + 2])).sum();
+        if counted <= limits.inlined_frames {
+            return Ok(());
+        }
+        Err(passed("inlined_frames", limits.inlined_frames, 0))
+    }
+
     /// Number of values of a sample.
     pub fn value_count(&self, sample: usize) -> usize {
         let ends = &self.values.ends;

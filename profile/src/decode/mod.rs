@@ -4,6 +4,7 @@ mod columns;
 mod ids;
 mod inflate;
 mod link;
+mod parse;
 mod repair;
 mod wire;
 
@@ -59,7 +60,7 @@ fn decode_raw(raw: &[u8], mode: Mode, limits: &Limits) -> Result<Decoded, Box<De
     let mut columns = columns::Columns::parse(raw, limits)?;
     let mut report = Report::default();
     columns.check_strings(mode, &mut report)?;
-    let profile = link::link(columns, raw, mode, &mut report)?;
+    let profile = link::link(columns, raw, mode, limits, &mut report)?;
     if mode == Mode::Tolerant {
         repair::note_oddities(&profile, &mut report);
     }
