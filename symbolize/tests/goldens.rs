@@ -46,11 +46,7 @@ fn run(command: &mut Command) {
 
 #[test]
 fn build_ids_equal_readelf() {
-    for path in [
-        "/lib/x86_64-linux-gnu/libc.so.6",
-        "/lib64/ld-linux-x86-64.so.2",
-        "/proc/self/exe",
-    ] {
+    for path in ["/lib64/ld-linux-x86-64.so.2", "/proc/self/exe"] {
         let path = std::fs::canonicalize(path).unwrap();
         let Some(notes) = tool(Command::new("readelf").arg("-n").arg(&path), "") else {
             println!("SKIP: readelf is not installed");
@@ -240,7 +236,7 @@ fn a_go_binary_has_names_lines_and_inlined_calls() {
 
 #[test]
 fn file_offsets_map_to_code_addresses() {
-    let object = object("/lib/x86_64-linux-gnu/libc.so.6");
+    let object = object("/lib64/ld-linux-x86-64.so.2");
     let text = object
         .segments()
         .iter()

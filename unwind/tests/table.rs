@@ -4,12 +4,13 @@
 mod common;
 
 use common::elf::Elf;
-use common::own_modules;
+use common::{LINKER, own_modules};
 use pilotlight_unwind::{End, Registers};
 use pilotlight_unwind::{Error, Kind, Module, Modules, PAGE_BITS, Row, Rule, Stack, Table, step};
 
-const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
-const LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
+fn libc_path() -> String {
+    common::library("libc.so.6").unwrap()
+}
 
 fn same(a: &Table, b: &Table) {
     assert_eq!(a.pages(), b.pages());
@@ -25,7 +26,8 @@ fn mapped_memory_gives_the_same_table_and_build_id_as_the_file() {
         .iter()
         .find(|m| m.path.ends_with(b"libc.so.6"))
         .unwrap();
-    let file = Module::from_elf(&std::fs::read(LIBC).unwrap(), module.base_avma, LIBC).unwrap();
+    let file =
+        Module::from_elf(&std::fs::read(libc_path()).unwrap(), module.base_avma, "").unwrap();
     same(&module.table, &file.table);
     assert_eq!(module.build_id, file.build_id);
     assert_eq!(module.build_id.len(), 20);
@@ -46,8 +48,12 @@ fn the_vdso_is_read_from_its_mapping_alone() {
 
 #[test]
 fn a_linear_walk_of_eh_frame_gives_the_same_rows_as_the_index() {
-    for path in [LIBC, LINKER, "/lib/x86_64-linux-gnu/libstdc++.so.6"] {
-        let elf = Elf::open(path);
+    let libstdcxx = common::library("libstdc++.so.6");
+    for path in [libc_path(), LINKER.to_owned()]
+        .into_iter()
+        .chain(libstdcxx)
+    {
+        let elf = Elf::open(&path);
         let (range, bytes) = elf.section(".eh_frame").unwrap();
         let indexed = Table::from_elf(&elf.bytes).unwrap();
         let walked = Table::from_eh_frame(bytes, range.start, 0, 0..1 << 31).unwrap();
@@ -58,7 +64,7 @@ fn a_linear_walk_of_eh_frame_gives_the_same_rows_as_the_index() {
 
 #[test]
 fn lookups_find_what_a_linear_search_finds() {
-    let table = Table::from_elf(&std::fs::read(LIBC).unwrap()).unwrap();
+    let table = Table::from_elf(&std::fs::read(libc_path()).unwrap()).unwrap();
     let mut flat: Vec<(u32, Rule)> = Vec::new();
     for (page, bounds) in (0u32..).zip(table.pages().windows(2)) {
         let rows = &table.rows()[bounds[0] as usize..bounds[1] as usize];
@@ -82,7 +88,7 @@ fn lookups_find_what_a_linear_search_finds() {
 
 #[test]
 fn rows_take_4_bytes_and_rules_are_few() {
-    let table = Table::from_elf(&std::fs::read(LIBC).unwrap()).unwrap();
+    let table = Table::from_elf(&std::fs::read(libc_path()).unwrap()).unwrap();
     let stats = table.stats();
     assert_eq!((size_of::<Row>(), size_of::<Rule>()), (4, 12));
     assert!(

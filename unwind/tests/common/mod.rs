@@ -212,3 +212,26 @@ pub fn go_binary(source: &str) -> elf::Elf {
     std::fs::remove_dir_all(&dir).unwrap();
     elf
 }
+
+/// The x86-64 ABI fixes this path.
+pub const LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
+
+/// Where a system library is installed.
+pub fn library(name: &str) -> Option<String> {
+    let folders = [
+        "/lib/x86_64-linux-gnu",
+        "/usr/lib/x86_64-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+        "/usr/lib",
+    ];
+    let mut paths = folders.iter().map(|folder| format!("{folder}/{name}"));
+    paths.find(|path| std::path::Path::new(path).exists())
+}
+
+/// An ELF program in `PATH`.
+pub fn program(name: &str) -> Option<String> {
+    let path = std::env::var("PATH").ok()?;
+    let mut paths = path.split(':').map(|folder| format!("{folder}/{name}"));
+    paths.find(|path| std::fs::read(path).is_ok_and(|b| b.starts_with(b"\x7fELF")))
+}
