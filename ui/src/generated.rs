@@ -16,7 +16,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.js.gz"),
             content_type: "text/javascript; charset=utf-8",
-            etag: "\"12d886fd9a147748\"",
+            etag: "\"0023310e6c18450b\"",
         },
     ),
     (
@@ -24,7 +24,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.css.gz"),
             content_type: "text/css; charset=utf-8",
-            etag: "\"2db8645d0e170c38\"",
+            etag: "\"e4902a152f672335\"",
         },
     ),
     (

@@ -80,7 +80,7 @@ function options(Plot: typeof uPlot, host: HTMLElement, dark: boolean, say: (v: 
     scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1e-9] } },
     axes: [
       { stroke: ink, grid, ticks: { show: false }, size: 22, gap: 4, font, space: 90, values: clockTicks },
-      { stroke: ink, grid, ticks: { show: false }, size: 58, gap: 6, font, space: 26, values: (_, at) => at.map((v) => (v === 0 ? "0" : v < 1e-9 ? "" : say(v))) },
+      { stroke: ink, grid, ticks: { show: false }, size: 68, gap: 6, font, space: 26, values: (_, at) => at.map((v) => (v === 0 ? "0" : v < 1e-9 ? "" : say(v))) },
     ],
     series: [{}, { stroke: line, width: 1.25, fill: dark ? "rgb(108 178 255 / 0.18)" : "rgb(11 92 173 / 0.14)", points: { show: false }, paths: Plot.paths.stepped!({ align: 1 }) }],
     hooks: {
