@@ -5,10 +5,11 @@ use crate::elf::{Elf, Segment};
 use crate::symbols::{Symbol, Symbols};
 use crate::{Error, Frame};
 use std::ops::Deref;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// The bytes of an object: a vector, a shared slice, the caller's memory map.
-type Bytes = Box<dyn Deref<Target = [u8]> + Send + Sync>;
+/// (Not a `Box`, which claims sole access to its contents when it is moved.)
+type Bytes = Arc<dyn Deref<Target = [u8]> + Send + Sync>;
 
 /// One parsed ELF object. Symbol table and DWARF are read when first asked for; nothing of the
 /// file is copied, except debug sections that are stored compressed.
@@ -44,7 +45,7 @@ impl Object {
     where
         B: Deref<Target = [u8]> + Send + Sync + 'static,
     {
-        let bytes: Bytes = Box::new(bytes);
+        let bytes: Bytes = Arc::new(bytes);
         // Dereferenced once, and after the owner got its final place on the heap: the slice is a
         // shared borrow of a value that nobody touches until it is dropped.
         let view: *const [u8] = &**bytes;
