@@ -173,7 +173,7 @@ impl Handle {
     }
 
     /// Ends all loops, then waits up to `limit` for the acknowledgement of what was scraped.
-    pub async fn shutdown(self, limit: Duration) {
+    pub async fn stop(&self, limit: Duration) {
         for job in &self.jobs {
             job.abort();
         }

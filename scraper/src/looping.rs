@@ -30,17 +30,17 @@ pub(crate) struct Shared {
 pub(crate) async fn run(shared: Arc<Shared>, job: Arc<ScrapeConfig>, state: Arc<TargetState>) {
     let clock = Arc::clone(&shared.clock);
     let target = &state.target;
-    if let Some(first) = job.first_capture {
-        scrape_first(&shared, &job, &state, first).await;
-    }
     let wait = phase::offset(
         target.identity,
         shared.seed,
         target.interval,
         clock.unix_ns(),
     );
-    clock.sleep(wait).await;
-    let mut tick = clock.monotonic();
+    let mut tick = clock.monotonic() + wait;
+    if let Some(length) = job.first_captures {
+        scrape_until(tick, length, &shared, &job, &state).await;
+    }
+    clock.sleep(tick.saturating_sub(clock.monotonic())).await;
     loop {
         scrape(&shared, &job, &state, target).await;
         tick += target.interval;
@@ -55,19 +55,34 @@ pub(crate) async fn run(shared: Arc<Shared>, job: Arc<ScrapeConfig>, state: Arc<
     }
 }
 
-/// A short capture at once, so that there is something to see before the phase comes round.
-async fn scrape_first(shared: &Shared, job: &ScrapeConfig, state: &TargetState, first: Duration) {
+/// Short captures that fit before the first tick, so that there is something to see before the phase comes round.
+async fn scrape_until(
+    tick: Duration,
+    length: Duration,
+    shared: &Shared,
+    job: &ScrapeConfig,
+    state: &TargetState,
+) {
+    /// Room for the answer.
+    const SLACK: Duration = Duration::from_millis(250);
     let mut target = state.target.clone();
     if target.profile.seconds.is_none() {
         return;
     }
-    let seconds = first.as_secs().max(1);
+    let seconds = length.as_secs().max(1);
     target.profile.seconds = Some(seconds);
-    let seconds = seconds.to_string();
+    let text = seconds.to_string();
     target.url = target
         .url
-        .with_path_and_query(target.url.path(), [("seconds", seconds.as_str())]);
-    scrape(shared, job, state, &target).await;
+        .with_path_and_query(target.url.path(), [("seconds", text.as_str())]);
+    while shared.clock.monotonic() + Duration::from_secs(seconds) + SLACK <= tick {
+        let start = shared.clock.monotonic();
+        scrape(shared, job, state, &target).await;
+        if elapsed(&*shared.clock, start) < length {
+            // it failed early: the regular scrapes will say whether that lasts
+            return;
+        }
+    }
 }
 
 async fn scrape(shared: &Shared, job: &ScrapeConfig, state: &TargetState, target: &Target) {

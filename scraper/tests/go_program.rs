@@ -42,7 +42,7 @@ fn its_busy_function_arrives_at_the_server() {
         let job = ScrapeConfig::new("busy", &[&address]).every(Duration::from_secs(2));
         let handle = Scraper::start(vec![job], options(server.url()));
         let pushed = server.until(1).await.remove(0);
-        handle.shutdown(Duration::from_secs(1)).await;
+        handle.stop(Duration::from_secs(1)).await;
         let profile = decode(&pushed.body, Mode::Strict, &Limits::default())
             .unwrap()
             .profile;

@@ -111,7 +111,7 @@ fn a_dead_slow_or_garbage_target_does_not_delay_the_others() {
         assert_eq!(failure(&handle, &closed).await.0, Cause::Wire);
         let good_status = status(&handle, &good.address);
         assert_eq!((good_status.failed.len(), good_status.samples), (0, 3));
-        handle.shutdown(Duration::from_secs(1)).await;
+        handle.stop(Duration::from_secs(1)).await;
     });
 }
 
@@ -131,7 +131,7 @@ fn labels_name_and_id_reach_the_server_and_times_only_where_the_payload_has_none
             options(server.url()),
         );
         let seen = server.until(2).await;
-        handle.shutdown(Duration::from_secs(1)).await;
+        handle.stop(Duration::from_secs(1)).await;
         let instance = target.address.replace(':', "%3A");
         let series = format!(
             "/api/v1/push?series=%7Binstance%3D%22{instance}%22%2Cjob%3D%22shop%22%2C\
@@ -172,7 +172,7 @@ fn a_cpu_capture_asks_for_seconds_and_names_its_timeout() {
             Some("3"),
             "one second of profile and two of slack"
         );
-        handle.shutdown(Duration::from_secs(1)).await;
+        handle.stop(Duration::from_secs(1)).await;
     });
 }
 
@@ -188,7 +188,7 @@ fn the_timeout_is_slack_beyond_the_seconds() {
         let handle = Scraper::start(vec![job], options(server.url()));
         server.until(1).await;
         assert_eq!(status(&handle, &target.address).failed.len(), 0);
-        handle.shutdown(Duration::from_secs(1)).await;
+        handle.stop(Duration::from_secs(1)).await;
     });
 }
 
@@ -238,7 +238,7 @@ fn one_process_is_never_captured_twice_at_a_time() {
         server.until(3).await;
         assert_eq!(most.load(Ordering::SeqCst), 1);
         assert!(handle.metrics_text().contains("cause=\"overlap\""));
-        handle.shutdown(Duration::from_secs(1)).await;
+        handle.stop(Duration::from_secs(1)).await;
     });
 }
 
@@ -258,7 +258,7 @@ fn ticks_that_pass_during_a_slow_scrape_are_skipped_and_counted() {
         })
         .await;
         assert!(status.missed >= status.good - 1, "{status:?}");
-        handle.shutdown(Duration::from_secs(1)).await;
+        handle.stop(Duration::from_secs(1)).await;
     });
 }
 
@@ -297,7 +297,7 @@ fn limits_on_body_samples_and_labels_fail_only_the_scrape() {
             let handle = Scraper::start(vec![job], options(server.url()));
             let (_, message) = failure(&handle, &target.address).await;
             assert!(message.contains(text), "{name}: {message}");
-            handle.shutdown(Duration::from_secs(1)).await;
+            handle.stop(Duration::from_secs(1)).await;
         }
         assert_eq!(server.seen().len(), 0);
         let mut job = fast_job("within", &[&target.address]);
@@ -306,7 +306,7 @@ fn limits_on_body_samples_and_labels_fail_only_the_scrape() {
         job.body_size_limit = 1 << 20;
         let handle = Scraper::start(vec![job], options(server.url()));
         server.until(1).await;
-        handle.shutdown(Duration::from_secs(1)).await;
+        handle.stop(Duration::from_secs(1)).await;
     });
 }
 
@@ -329,7 +329,7 @@ fn a_profiler_that_is_busy_is_quoted() {
         let (cause, text) = failure(&handle, &target.address).await;
         assert_eq!(cause, Cause::Wire);
         assert!(text.ends_with("500 Internal Server Error: Could not enable CPU profiling: cpu profiling already in use"), "{text}");
-        handle.shutdown(Duration::from_secs(1)).await;
+        handle.stop(Duration::from_secs(1)).await;
     });
 }
 
@@ -415,7 +415,7 @@ fn targets_and_metrics_have_prometheus_shape() {
         ] {
             assert!(metrics.contains(&format!("# TYPE {family} ")), "{family}");
         }
-        handle.shutdown(Duration::from_secs(1)).await;
+        handle.stop(Duration::from_secs(1)).await;
     });
 }
 
@@ -457,6 +457,6 @@ fn followed_files_start_and_end_loops_and_leave_others_running() {
             a.seen().len() <= after + 1,
             "the removed target is left alone"
         );
-        handle.shutdown(Duration::from_secs(1)).await;
+        handle.stop(Duration::from_secs(1)).await;
     });
 }

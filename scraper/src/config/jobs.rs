@@ -38,8 +38,9 @@ pub struct ScrapeConfig {
     pub file_sd_configs: Vec<FileSd>,
     /// What is fetched from each target.
     pub profiles: Vec<Profile>,
-    /// Capture this long right at the start instead of waiting for the phase; not in the file.
-    pub first_capture: Option<Duration>,
+    /// Captures of this length fill the time before the first tick, for a process that has something to show at once;
+    /// not in the file.
+    pub first_captures: Option<Duration>,
 }
 
 /// Targets that share labels.
@@ -114,7 +115,7 @@ impl ScrapeConfig {
             }],
             file_sd_configs: Vec::new(),
             profiles: vec![cpu(INTERVAL)],
-            first_capture: None,
+            first_captures: None,
         }
     }
 
@@ -204,7 +205,7 @@ pub(super) fn read_job(
         job_name,
         scrape_interval,
         scrape_timeout,
-        first_capture: None,
+        first_captures: None,
     };
     job.finish(later_job);
     config
