@@ -1,2 +1,49 @@
-//! The `pilotlight` binary.
-fn main() {}
+//! The `pilotlight` binary: thin verbs over the libraries.
+//!
+//! Data goes to standard output, progress and news to standard error. Exit codes: 0 done, 1 failed, 2 usage or
+//! configuration, 4 not permitted. Every error ends with what to run next.
+
+mod api;
+mod args;
+mod config;
+mod fail;
+mod push;
+mod query;
+mod scrape;
+mod server;
+mod stop;
+mod text;
+mod up;
+
+use args::{Arguments, Verb};
+use clap::Parser;
+use fail::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::new(format!("no threads: {error}"), "ulimit -u").report(),
+    };
+    let done = runtime.block_on(run(arguments.verb));
+    // a request that is still being served must not hold up the end: what was acknowledged is on disk
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+async fn run(verb: Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::Up(arguments) => up::run(arguments).await,
+        Verb::Server(arguments) => server::run(arguments).await,
+        Verb::Scrape(arguments) => scrape::run(arguments).await,
+        Verb::Query(arguments) => query::run(arguments).await,
+        Verb::Push(arguments) => push::run(arguments).await,
+    }
+}

@@ -1,0 +1,128 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Continuous profiling that is never switched off.
+#[derive(Debug, Parser)]
+#[command(name = "pilotlight", version, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Start everything: server, page, scraper, and a profile of itself
+    Up(Up),
+    /// Start the server alone
+    Server(Server),
+    /// Start the scraper alone, pushing to a server elsewhere
+    Scrape(Scrape),
+    /// Ask a server, in text
+    Query(Query),
+    /// Send a pprof file to a server
+    Push(Push),
+}
+
+#[derive(Debug, Args)]
+pub struct Up {
+    /// Targets and settings, see pilotlight.example.yaml; without it, only pilotlight itself is profiled
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
+}
+
+#[derive(Debug, Args)]
+pub struct Server {
+    /// Only its section `server` is used
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
+    /// Set the index aside and build it again from the segments
+    #[arg(long)]
+    pub rebuild_index: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Place {
+    /// Address of page and API [default: 127.0.0.1:4040]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Folder of all data [default: ./pilotlight-data]
+    #[arg(long, value_name = "FOLDER")]
+    pub data: Option<PathBuf>,
+    /// Allow an address that other machines reach; there is no authentication yet
+    #[arg(long)]
+    pub allow_public: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Scrape {
+    /// Targets, see pilotlight.example.yaml
+    #[arg(long, short, value_name = "FILE")]
+    pub config: PathBuf,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+#[derive(Debug, Args)]
+pub struct Remote {
+    /// Base URL of the server
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4040")]
+    pub server: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Query {
+    /// What to show
+    pub view: View,
+    #[command(flatten)]
+    pub remote: Remote,
+    /// Profile type, as in the page's address
+    #[arg(long = "type", value_name = "TYPE", default_value = "cpu")]
+    pub kind: String,
+    /// Selector, such as '{service_name="checkout"}'
+    #[arg(long, short, default_value = "{}")]
+    pub q: String,
+    /// Start: now-15m, a unix time, or RFC 3339
+    #[arg(long, default_value = "now-1h")]
+    pub from: String,
+    /// End
+    #[arg(long, default_value = "now")]
+    pub until: String,
+    /// Rows of top
+    #[arg(long, default_value_t = 20)]
+    pub limit: usize,
+    /// tree: leave out what is below this share, in percent
+    #[arg(long, default_value_t = 1.0)]
+    pub min_percent: f64,
+    /// The server's JSON as it is
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum View {
+    /// Functions by their own time
+    Top,
+    /// The call tree
+    Tree,
+}
+
+#[derive(Debug, Args)]
+pub struct Push {
+    /// pprof: gzip, zstd or plain
+    pub file: PathBuf,
+    /// The service that it came from
+    #[arg(long, value_name = "NAME")]
+    pub service: String,
+    /// The first part of the profile type
+    #[arg(long, default_value = "process_cpu")]
+    pub name: String,
+    #[command(flatten)]
+    pub remote: Remote,
+}

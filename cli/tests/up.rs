@@ -1,0 +1,269 @@
+//! `pilotlight up` as a user runs it: the built binary, signals, restart, and what it says when it cannot.
+#![allow(clippy::unwrap_used)] // helpers outside #[test] functions
+
+use pilotlight_tests::process::Scratch;
+use pilotlight_tests::{free_port, http, wait_for};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// For a busy test machine; what the user is promised is printed by `cargo xtask bench`.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+fn pilotlight(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight"));
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env("NO_COLOR", "1");
+    command
+}
+
+/// Killed when the test ends early.
+struct Running(Option<Child>);
+
+impl Running {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let child = pilotlight(folder, arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self(Some(child))
+    }
+
+    /// SIGINT or SIGTERM, then what it printed and how long it took to end.
+    fn stop(mut self, signal: &str) -> (Output, Duration) {
+        let child = self.0.take().unwrap();
+        let sent = Instant::now();
+        let kill = Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(kill.success());
+        let output = child.wait_with_output().unwrap();
+        (output, sent.elapsed())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    pilotlight(folder, arguments).output().unwrap()
+}
+
+/// Total CPU time of a service in the last hour, once there is any.
+fn cpu_of(port: u16, service: &str) -> Result<f64, String> {
+    let selector = http::encode(&format!("{{service_name=\"{service}\"}}"));
+    let path =
+        format!("/api/v1/tree.json?type=process_cpu:cpu:nanoseconds:cpu:nanoseconds&q={selector}");
+    let tree = http::json(port, &path)?;
+    let total = tree["meta"]["total"].as_f64().unwrap_or(0.0);
+    if total > 0.0 {
+        Ok(total)
+    } else {
+        Err(format!("no CPU time yet: {}", tree["meta"]))
+    }
+}
+
+#[test]
+fn without_configuration_it_profiles_itself_and_a_restart_shows_the_earlier_data() {
+    let scratch = Scratch::new("up-self");
+    let port = free_port();
+    let listen = format!("127.0.0.1:{port}");
+    let up = Running::start(scratch.path(), &["up", "--listen", &listen]);
+    wait_for("the page", PATIENCE, || {
+        match http::get_within(port, "/", Duration::from_secs(2)) {
+            Ok(answer) if answer.status == 200 => Ok(()),
+            other => Err(format!("{:?}", other.map(|answer| answer.status))),
+        }
+    });
+    let before = wait_for("a self-profile", PATIENCE, || cpu_of(port, "pilotlight"));
+    let targets = http::json(port, "/api/v1/targets").unwrap();
+    assert_eq!(
+        targets["data"]["activeTargets"][0]["health"], "up",
+        "{targets}"
+    );
+    // the top five come at the latest 8 s after the start
+    std::thread::sleep(Duration::from_secs(9));
+    let (output, took) = up.stop("-INT");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(took < Duration::from_secs(5), "ended after {took:?}");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        out.contains(&format!("page        http://{listen}\n")),
+        "{out}"
+    );
+    assert!(out.contains("profiling   pilotlight every 5s"), "{out}");
+    assert!(
+        out.contains("    scrape_configs:\n      - job_name: my-service\n"),
+        "{out}"
+    );
+    assert!(
+        out.contains("of CPU time; by the functions themselves:\n") && out.contains(" %  "),
+        "{out}"
+    );
+    assert!(
+        !out.contains('\u{1b}') && !err.contains('\u{1b}'),
+        "NO_COLOR: {out}{err}"
+    );
+    assert!(err.contains("stopping"), "{err}");
+
+    let again = Running::start(scratch.path(), &["up", "--listen", &listen]);
+    let after = wait_for("the earlier data", PATIENCE, || {
+        cpu_of(port, "pilotlight").and_then(|now| {
+            if now >= before {
+                Ok(now)
+            } else {
+                Err(format!("{now} < {before}"))
+            }
+        })
+    });
+    assert!(after >= before);
+    let (output, _) = again.stop("-TERM");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_taken_port_and_a_taken_folder_say_what_to_run_next() {
+    let scratch = Scratch::new("up-taken");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let output = run(
+        scratch.path(),
+        &["up", "--listen", &format!("127.0.0.1:{port}")],
+    );
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(
+        err.contains("another program has this port") && err.contains(&format!("sport = :{port}")),
+        "{err}"
+    );
+    assert!(
+        err.trim_end().ends_with(&format!(
+            "next:  pilotlight up --listen 127.0.0.1:{}",
+            port + 1
+        )),
+        "{err}"
+    );
+
+    let port = free_port();
+    let up = Running::start(
+        scratch.path(),
+        &["up", "--listen", &format!("127.0.0.1:{port}")],
+    );
+    wait_for("the page", PATIENCE, || {
+        http::get_within(port, "/", Duration::from_secs(2)).map(drop)
+    });
+    let output = run(scratch.path(), &["up", "--listen", "127.0.0.1:0"]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(
+        err.contains("in use by another pilotlight") && err.contains("next:  pilotlight up --data"),
+        "{err}"
+    );
+    up.stop("-INT");
+}
+
+#[test]
+fn a_bad_file_lists_its_problems_and_exits_with_2() {
+    let scratch = Scratch::new("up-config");
+    let file = scratch.path().join("pilotlight.yaml");
+    std::fs::write(
+        &file,
+        "scrape_configs: [{job_name: a, scrap_interval: 1s, relabel_configs: []}]\n",
+    )
+    .unwrap();
+    let output = run(scratch.path(), &["up", "--config", "pilotlight.yaml"]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(
+        err.contains("did you mean scrape_interval?") && err.contains("not supported yet"),
+        "{err}"
+    );
+    assert!(err.contains("next:  edit pilotlight.yaml"), "{err}");
+    assert_eq!(text(&output.stdout), "");
+    for (section, problem) in [
+        (
+            "server: {lisen: x}",
+            "server.lisen: unknown key; known here: listen, data_dir",
+        ),
+        (
+            "server: {listen: x}",
+            "server.listen: \"x\" is not an address",
+        ),
+        ("server: []", "server: must be a mapping"),
+    ] {
+        std::fs::write(&file, section).unwrap();
+        let output = run(scratch.path(), &["up", "--config", "pilotlight.yaml"]);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains(problem), "{err}");
+    }
+    let output = run(scratch.path(), &["up", "--config", "missing.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("next:  pilotlight up, without --config"));
+}
+
+#[test]
+fn an_address_for_everyone_needs_a_word() {
+    let scratch = Scratch::new("up-public");
+    let output = run(scratch.path(), &["up", "--listen", "0.0.0.0:0"]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(
+        err.contains("no authentication")
+            && err.contains("next:  pilotlight up --listen 127.0.0.1:"),
+        "{err}"
+    );
+}
+
+#[test]
+fn the_example_file_is_valid() {
+    let scratch = Scratch::new("up-example");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pilotlight.example.yaml");
+    let port = free_port();
+    let arguments = [
+        "up",
+        "--config",
+        example.to_str().unwrap(),
+        "--listen",
+        &format!("127.0.0.1:{port}"),
+    ];
+    let data = scratch.path().join("data");
+    let up = Running::start(
+        scratch.path(),
+        &[&arguments[..], &["--data", data.to_str().unwrap()]].concat(),
+    );
+    let count = wait_for("targets", PATIENCE, || {
+        let targets = http::json(port, "/api/v1/targets")?;
+        let count = targets["data"]["activeTargets"]
+            .as_array()
+            .map_or(0, Vec::len);
+        if count >= 4 {
+            Ok(count)
+        } else {
+            Err(targets.to_string())
+        }
+    });
+    assert_eq!(count, 4, "checkout, two of orders, pilotlight");
+    let (output, _) = up.stop("-INT");
+    assert!(output.status.success());
+    let out = text(&output.stdout);
+    assert!(
+        out.contains("profiling   orders every 15s: 127.0.0.1:6061, 127.0.0.1:6062,"),
+        "{out}"
+    );
+    assert!(!out.contains("to add a service"), "{out}");
+}
