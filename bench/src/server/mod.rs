@@ -1,4 +1,4 @@
-//! `bench server`: ingest, acknowledgement, bytes on disk and flame graph of the real binary over
+//! `bench server`: ingest, acknowledgement, bytes on disk and flame graph of a bare server over
 //! loopback. The peers need Go builds and minutes, so their figures are those that the project
 //! measured once on another corpus of the same shape; they are marked `(research)`.
 
@@ -163,13 +163,7 @@ fn ingest(server: &Server, pods: &[Vec<Push>]) -> Outcome<()> {
         "pyroscope(research):14B-compacted;42B-segments,parca(research):154B,gzip-input:{:.0}B",
         sent as f64 / samples
     );
-    figure(
-        "bytes_per_sample",
-        bytes / samples,
-        "B",
-        Goal::AtMost(10.0),
-        &sizes,
-    );
+    figure("bytes_per_sample", bytes / samples, "B", Goal::None, &sizes);
     Ok(())
 }
 

@@ -1,12 +1,12 @@
-//! The server as users start it, and what the kernel says about it.
+//! The bare server (`serve` of `server/examples`), and what the kernel says about it.
 
 use std::{
-    fs, mem,
-    net::TcpListener,
+    fs,
+    io::{BufRead, BufReader},
+    mem,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::http::Client;
@@ -24,47 +24,34 @@ pub struct Server {
 }
 
 impl Server {
-    /// Builds the binary, starts it and waits until it is ready.
+    /// Builds the server, starts it and waits until it is ready.
     pub fn start() -> Outcome<Self> {
         let program = program()?;
         let data = scratch("server-data")?;
         fs::remove_dir_all(&data)?;
-        // Free at this moment; nothing else here asks for ports.
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let begun = Instant::now();
-        let child = Command::new(program)
-            .arg("server")
-            .args(["--listen", &format!("127.0.0.1:{port}"), "--data-dir"])
+        let mut child = Command::new(program)
             .arg(&data)
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()?;
-        let mut server = Server {
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().ok_or("no stdout")?).read_line(&mut address)?;
+        let port = address.trim().rsplit(':').next().unwrap_or_default();
+        let port = port
+            .parse()
+            .map_err(|_| format!("the server said {address:?}"))?;
+        let server = Server {
             child,
             port,
             data,
-            ready_seconds: 0.0,
+            ready_seconds: begun.elapsed().as_secs_f64(),
         };
-        while server.status("/ready").is_none_or(|status| status != 200) {
-            if begun.elapsed() > Duration::from_secs(20) {
-                return Err("the server is not ready after 20 s".into());
-            }
-            if let Some(status) = server.child.try_wait()? {
-                return Err(format!("the server ended with {status}").into());
-            }
-            thread::sleep(Duration::from_millis(5));
+        let answer = Client::connect(port)?.request("GET", "/ready", b"")?;
+        if answer.status == 200 {
+            Ok(server)
+        } else {
+            Err("not ready after its start".into())
         }
-        server.ready_seconds = begun.elapsed().as_secs_f64();
-        Ok(server)
-    }
-
-    fn status(&self, path: &str) -> Option<u16> {
-        Some(
-            Client::connect(self.port)
-                .ok()?
-                .request("GET", path, b"")
-                .ok()?
-                .status,
-        )
     }
 
     /// CPU time of all its threads in seconds.
@@ -124,7 +111,9 @@ fn program() -> Outcome<PathBuf> {
         "--release",
         "--quiet",
         "-p",
-        "pilotlight-cli",
+        "pilotlight-server",
+        "--example",
+        "serve",
     ]))?;
-    Ok(target.join("release/pilotlight"))
+    Ok(target.join("release/examples/serve"))
 }
