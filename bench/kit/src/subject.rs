@@ -34,11 +34,12 @@ pub struct Report {
 
 /// A profiler that can be measured.
 pub trait Subject: Sized {
-    /// Starts sampling CPU time of the whole process.
+    /// Starts sampling CPU time of the whole process; `reports` reports will be asked for, each
+    /// over all samples since now.
     ///
     /// # Errors
     /// Whatever the profiler answers.
-    fn start(frequency_hz: u32) -> Result<Self, Box<dyn Error>>;
+    fn start(frequency_hz: u32, reports: usize) -> Result<Self, Box<dyn Error>>;
 
     /// The signal it samples by.
     fn signal(&self) -> i32;
@@ -61,7 +62,7 @@ pub type Sender = Box<dyn Fn() + Send + Sync>;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// The `main` of a measuring process: `handler DEPTH`, `start`, `report STACKS`, `work HZ MILLIS`
+/// The `main` of a measuring process: `handler DEPTH`, `start`, `record STACKS`, `report STACKS`, `work HZ MILLIS`
 /// (0 Hz: no profiler) or `accuracy HZ THREADS MILLIS`.
 pub fn run_subject<S: Subject>() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -82,9 +83,10 @@ fn dispatch<S: Subject>(words: &[String]) -> Outcome {
         Some("handler") => handler::<S>(number(1)? as usize),
         Some("start") => start::<S>(),
         Some("report") => report::<S>(number(1)? as usize),
+        Some("record") => record::<S>(number(1)? as usize),
         Some("work") => fixed_work::<S>(number(1)? as u32, number(2)?),
         Some("accuracy") => accuracy::<S>(number(1)? as u32, number(2)? as usize, number(3)?),
-        _ => Err("usage: handler DEPTH | start | report STACKS | work HZ MILLIS | accuracy HZ THREADS MILLIS".into()),
+        _ => Err("usage: handler DEPTH | start | record STACKS | report STACKS | work HZ MILLIS | accuracy HZ THREADS MILLIS".into()),
     }
 }
 
@@ -95,9 +97,9 @@ fn print(name: &str, value: f64) {
 /// CPU time of one signal to oneself at a stack depth, with the profiler's handler and with an empty
 /// one in its place, in alternating rounds.
 fn handler<S: Subject>(depth: usize) -> Outcome {
-    const ROUNDS: usize = 40;
+    const ROUNDS: usize = 80;
     const SIGNALS: u64 = 64;
-    let mut subject = S::start(1)?;
+    let mut subject = S::start(1, 1)?;
     let send = subject.sender();
     let real = Disposition::present(subject.signal())?;
     let empty = real.emptied();
@@ -139,7 +141,7 @@ fn handler<S: Subject>(depth: usize) -> Outcome {
 fn start<S: Subject>() -> Outcome {
     let rss = rss_kib()?;
     let (cpu, wall) = (process_cpu_ns(), monotonic_ns());
-    let subject = S::start(97)?;
+    let subject = S::start(97, 1)?;
     let (cpu_call, wall_call) = (process_cpu_ns() - cpu, monotonic_ns() - wall);
     thread::sleep(Duration::from_millis(500));
     print("cpu_ns", (process_cpu_ns() - cpu) as f64);
@@ -151,12 +153,19 @@ fn start<S: Subject>() -> Outcome {
     Ok(())
 }
 
+/// CPU time of taking and keeping many distinct stacks, signals included.
+fn record<S: Subject>(stacks: usize) -> Outcome {
+    let subject = S::start(1, 1)?;
+    let before = process_cpu_ns();
+    fill(&subject, stacks);
+    print("record_cpu_ns", (process_cpu_ns() - before) as f64);
+    Ok(())
+}
+
 /// CPU time of a report over many distinct stacks, then what is lost while another report runs.
 fn report<S: Subject>(stacks: usize) -> Outcome {
-    let mut subject = S::start(1)?;
-    let filled = process_cpu_ns();
+    let mut subject = S::start(1, 3)?;
     fill(&subject, stacks);
-    print("fill_cpu_ns", (process_cpu_ns() - filled) as f64);
     let rss = rss_kib()?;
     reset_peak_rss()?;
     let (before, wall) = (process_cpu_ns(), monotonic_ns());
@@ -225,7 +234,7 @@ fn fixed_work<S: Subject>(frequency_hz: u32, millis: u64) -> Outcome {
     let subject = if frequency_hz == 0 {
         None
     } else {
-        Some(S::start(frequency_hz)?)
+        Some(S::start(frequency_hz, 1)?)
     };
     // Start-up is measured elsewhere.
     thread::sleep(Duration::from_millis(300));
@@ -242,7 +251,7 @@ fn fixed_work<S: Subject>(frequency_hz: u32, millis: u64) -> Outcome {
 
 /// CPU time in the profile over CPU time by the kernel, for `threads` busy threads.
 fn accuracy<S: Subject>(frequency_hz: u32, threads: usize, millis: u64) -> Outcome {
-    let mut subject = S::start(frequency_hz)?;
+    let mut subject = S::start(frequency_hz, 1)?;
     let budget = millis * 1_000_000;
     let spent: u64 = thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(|| burn(budget))).collect();

@@ -13,10 +13,15 @@ struct PprofRs {
 }
 
 impl Subject for PprofRs {
-    fn start(frequency_hz: u32) -> Result<Self, Box<dyn Error>> {
+    fn start(frequency_hz: u32, _reports: usize) -> Result<Self, Box<dyn Error>> {
         let frequency = i32::try_from(frequency_hz)?;
-        let guard = ProfilerGuardBuilder::default().frequency(frequency).build()?;
-        Ok(PprofRs { guard, period_ns: 1_000_000_000 / u64::from(frequency_hz) })
+        let guard = ProfilerGuardBuilder::default()
+            .frequency(frequency)
+            .build()?;
+        Ok(PprofRs {
+            guard,
+            period_ns: 1_000_000_000 / u64::from(frequency_hz),
+        })
     }
 
     fn signal(&self) -> i32 {
@@ -33,7 +38,12 @@ impl Subject for PprofRs {
         let report = self.guard.report().build()?;
         let stacks = report.data.len() as u64;
         let samples = report.data.values().map(|n| *n as u64).sum::<u64>();
-        let frames = report.data.keys().map(|key| key.frames.len() as u64).max().unwrap_or(0);
+        let frames = report
+            .data
+            .keys()
+            .map(|key| key.frames.len() as u64)
+            .max()
+            .unwrap_or(0);
         let pprof = report.pprof()?.encode_to_vec();
         Ok(Report {
             bytes: pprof.len() as u64,
