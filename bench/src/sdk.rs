@@ -9,7 +9,7 @@ use crate::{
 };
 
 const PASSES: usize = 5;
-const PAIRS: usize = 9;
+const PAIRS: usize = 5;
 
 /// A profiler's measuring program.
 struct Subject {
@@ -203,7 +203,7 @@ impl Subjects {
         for _ in 0..PAIRS {
             for (subject, percents) in self.0.iter().zip(&mut percents) {
                 let work = |frequency: u32| {
-                    let args = ["work".to_owned(), frequency.to_string(), "400".to_owned()];
+                    let args = ["work".to_owned(), frequency.to_string(), "200".to_owned()];
                     readings(&subject.program, &args)?.get("cpu_ns")
                 };
                 let (without, with) = (work(0)?, work(frequency)?);
