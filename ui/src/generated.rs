@@ -16,7 +16,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.js.gz"),
             content_type: "text/javascript; charset=utf-8",
-            etag: "\"0023310e6c18450b\"",
+            etag: "\"2e2edabb305e8f31\"",
         },
     ),
     (

@@ -74,8 +74,8 @@ function isQualified(name: string): boolean {
 
 function originOf(name: string, own: Set<string>): number {
   if (isQualified(name)) return rustOrigin(name, own);
-  // `fold<u8, …>`, `{closure#0}`: inlined Rust whose path was not recorded; most such code is the library's.
-  if (name.indexOf("<") > 0 || name.startsWith("{closure")) return RUNTIME!;
+  // `fold<u8, …>`, `{closure#0}`, `{async_fn#0}`: inlined Rust whose path was not recorded; most such code is the library's.
+  if (name.indexOf("<") > 0 || name.startsWith("{")) return RUNTIME!;
   if (UNKNOWN_NAME.test(name)) return UNKNOWN!;
   if (KERNEL_NAME.test(name)) return KERNEL!;
   return goOrigin(name, own);
@@ -112,7 +112,7 @@ export function markKernel(origin: Uint8Array, depth: Uint16Array, name: Uint32A
 
 /** Origin of each node: that of its name, and for closures whose name says nothing that of their caller. */
 export function spread(origin: Uint8Array, names: readonly string[], depth: Uint16Array, name: Uint32Array): Uint8Array {
-  const closure = Uint8Array.from(names, (n) => (n.startsWith("{closure") || n.startsWith("{{closure") ? 1 : 0));
+  const closure = Uint8Array.from(names, (n) => (n.startsWith("{") ? 1 : 0));
   const out = new Uint8Array(depth.length);
   const above = new Uint8Array(0x10000);
   for (let i = 0; i < depth.length; i++) {

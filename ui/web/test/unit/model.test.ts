@@ -144,7 +144,7 @@ test("C functions below a system call are the kernel's, others stay the C librar
 });
 
 test("a closure without a path has its caller's origin", () => {
-  const { names, depth, name } = tree(["total 0 0", "tokio::run 1 0", "{closure#0} 2 1", "serde_json::x 1 0", "{closure#0} 2 1", "malloc 3 1"]);
+  const { names, depth, name } = tree(["total 0 0", "tokio::run 1 0", "{async_fn#0} 2 1", "serde_json::x 1 0", "{closure#0} 2 1", "malloc 3 1"]);
   const nodes = spread(classify(names, []), names, depth, name);
   assert.deepEqual([...nodes].slice(1).map((i) => ORIGINS[i]), ["runtime", "runtime", "dependency", "dependency", "libc"]);
 });
