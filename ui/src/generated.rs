@@ -16,7 +16,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.js.gz"),
             content_type: "text/javascript; charset=utf-8",
-            etag: "\"2e2edabb305e8f31\"",
+            etag: "\"71655ea20d5d87d3\"",
         },
     ),
     (

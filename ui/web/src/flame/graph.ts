@@ -1,8 +1,10 @@
-import { childEntries, deepestLevel, entryAt, entryOf, layout, parentOf, subtreeEnd, type Columns, type Layout } from "./layout.ts";
+import { deepestLevel, entryAt, entryOf, layout, parentOf, type Columns, type Layout } from "./layout.ts";
 import { palette, css, shade, type Palette, type Theme } from "./palette.ts";
 import { Raster, Shown, rowTop, type Frame, type Paint } from "./raster.ts";
 import { matchesBefore } from "./search.ts";
-import { Ruler, fit } from "./text.ts";
+import { FONT, drawLabels } from "./labels.ts";
+import { Ruler } from "./text.ts";
+import { heaviestChild, heaviestMatch, neighbour, nextMatch } from "./walk.ts";
 import { followNames, namesTo } from "./path.ts";
 
 /** Root at the bottom (flame) or at the top (icicle). */
@@ -30,8 +32,6 @@ export interface Options {
 }
 
 const ROW = 21;
-const FONT = '11.5px ui-sans-serif, system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
-const PAD = 5;
 const ANIMATION_MS = 160;
 
 /** A flame graph in a host element. Knows nothing of servers, frameworks or units. */
@@ -168,12 +168,7 @@ export class FlameGraph {
     if (!l || !this.matched) return;
     this.drawNow();
     if (this.raster.boxes.shown.includes(Shown.Match)) return;
-    const first = this.zoomed;
-    const end = subtreeEnd(l, first);
-    let best = -1;
-    for (let i = first; i < end; i++) {
-      if (this.matched[l.columns.name[i]!] && (best < 0 || l.total[i]! > l.total[best]!)) best = i;
-    }
+    const best = heaviestMatch(l, this.matched, this.zoomed);
     if (best >= 0) this.reveal(best);
   }
 
@@ -312,48 +307,13 @@ export class FlameGraph {
     };
     this.frame = frame;
     this.ctx.putImageData(this.raster.draw(l, frame, this.paint()), 0, 0);
-    this.drawLabels(l, frame);
+    drawLabels(this.ctx, this.ruler, this.raster.boxes, frame, this.ratio, {
+      theme: this.options.theme,
+      spellings: (node) => this.options.spellings(l.columns.name[node]!),
+      detail: this.options.detail,
+    });
     this.drawOverlay();
     this.options.events.drawn?.(this.from, this.to);
-  }
-
-  private drawLabels(l: Layout, f: Frame): void {
-    const { ctx, ratio } = this;
-    const { theme } = this.options;
-    const b = this.raster.boxes;
-    ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-    ctx.font = FONT;
-    ctx.textBaseline = "middle";
-    const middle = ((f.rowHeight - f.gap) / 2 + 0.5) / ratio;
-    const colour = [theme.text, theme.dark ? "#a9b2bd" : "#57606a", theme.matchText];
-    for (let i = 0; i < b.node.length; i++) {
-      const room = (b.right[i]! - b.left[i]!) / ratio - 2 * PAD;
-      if (room < 16) continue;
-      const x = b.left[i]! / ratio + PAD;
-      const y = b.top[i]! / ratio + middle;
-      ctx.fillStyle = colour[b.shown[i]!]!;
-      this.drawLabel(l, b.node[i]!, x, y, room);
-    }
-    ctx.setTransform(1, 0, 0, 1, 0, 0);
-  }
-
-  private drawLabel(l: Layout, node: number, x: number, y: number, room: number): void {
-    const { ctx, ruler, options } = this;
-    const spellings = options.spellings(l.columns.name[node]!);
-    const shortest = ruler.width(spellings[spellings.length - 1]!);
-    let nameRoom = room;
-    if (room > shortest + 60) {
-      const detail = options.detail(node);
-      const width = ruler.width(detail);
-      if (room > shortest + width + 14) {
-        nameRoom = room - width - 14;
-        ctx.globalAlpha = 0.78;
-        ctx.fillText(detail, x + room - width, y);
-        ctx.globalAlpha = 1;
-      }
-    }
-    const text = fit(ruler, spellings, nameRoom);
-    if (text) ctx.fillText(text, x, y);
   }
 
   private drawOverlay(): void {
@@ -482,13 +442,13 @@ export class FlameGraph {
     const flame = this.options.direction === "flame";
     switch (key) {
       case "ArrowDown":
-        return this.walk(flame ? parentOf(l, at) : this.heaviestChild(l, at));
+        return this.walk(flame ? parentOf(l, at) : heaviestChild(l, at));
       case "ArrowUp":
-        return this.walk(flame ? this.heaviestChild(l, at) : parentOf(l, at));
+        return this.walk(flame ? heaviestChild(l, at) : parentOf(l, at));
       case "ArrowLeft":
-        return this.walk(this.neighbour(l, at, -1));
+        return this.walk(neighbour(l, at, -1, this.from, this.to));
       case "ArrowRight":
-        return this.walk(this.neighbour(l, at, 1));
+        return this.walk(neighbour(l, at, 1, this.from, this.to));
       case "Home":
         return this.walk(this.zoomed);
       case "Enter":
@@ -506,7 +466,7 @@ export class FlameGraph {
         return true;
       case "n":
       case "N":
-        return this.walk(this.nextMatch(l, at, shift ? -1 : 1));
+        return this.walk(this.matched ? nextMatch(l, this.matched, at, shift ? -1 : 1) : -1);
       default:
         return false;
     }
@@ -515,37 +475,5 @@ export class FlameGraph {
   private walk(node: number): boolean {
     this.focusOn(node >= 0 ? node : this.focused >= 0 ? this.focused : this.zoomed);
     return true;
-  }
-
-  private heaviestChild(l: Layout, node: number): number {
-    const [from, to] = childEntries(l, node);
-    let best = -1;
-    for (let k = from; k < to; k++) {
-      const child = l.levelNode[k]!;
-      if (best < 0 || l.total[child]! > l.total[best]!) best = child;
-    }
-    return best;
-  }
-
-  /** Next box on the same level inside the zoomed range, skipping boxes without width. */
-  private neighbour(l: Layout, node: number, step: number): number {
-    const level = l.columns.depth[node]!;
-    let k = entryOf(l, node) + step;
-    while (k >= l.levelOffset[level]! && k < l.levelOffset[level + 1]!) {
-      const inRange = l.levelEnd[k]! > this.from && l.levelStart[k]! < this.to;
-      if (!inRange) return -1;
-      if (l.levelEnd[k]! > l.levelStart[k]!) return l.levelNode[k]!;
-      k += step;
-    }
-    return -1;
-  }
-
-  private nextMatch(l: Layout, node: number, step: number): number {
-    if (!this.matched) return -1;
-    for (let i = 1; i <= l.count; i++) {
-      const at = (node + step * i + l.count * 2) % l.count;
-      if (this.matched[l.columns.name[at]!] && l.total[at]! > 0) return at;
-    }
-    return -1;
   }
 }
