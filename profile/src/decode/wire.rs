@@ -76,6 +76,11 @@ impl<'a> Reader<'a> {
         if let Some(word) = loaded {
             let word = u64::from_le_bytes(*word);
             let ends = !word & 0x8080_8080_8080_8080;
+            // Two bytes are by far the commonest of the longer ones.
+            if ends & 0x8000 != 0 {
+                self.pos += 2;
+                return Ok((word & 0x7f) | (word >> 1 & 0x3f80));
+            }
             if ends != 0 {
                 // The lowest set bit is the top bit of the last byte.
                 let bits = ends.trailing_zeros() + 1;
