@@ -2,7 +2,7 @@
 
 use crate::basket::Basket;
 
-const CATALOGUE: u64 = 1_000;
+const CATALOGUE: u64 = 4_000;
 
 /// The three best matches.
 #[inline(never)]

@@ -1,6 +1,6 @@
 //! Load for the checkout service: a fixed rate over some connections, bounded in time and number.
 //!
-//! `checkout-load [--url http://127.0.0.1:8080] [--seconds 10] [--connections 2] [--rate 1500]
+//! `checkout-load [--url http://127.0.0.1:8080] [--seconds 10] [--connections 2] [--rate 450]
 //! [--requests N]`
 
 use std::error::Error;
@@ -52,7 +52,7 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> Result<Plan, Failure> {
         host: "127.0.0.1:8080".into(),
         seconds: 10,
         connections: 2,
-        rate: 1500,
+        rate: 450,
         requests: u64::MAX,
     };
     while let Some(flag) = arguments.next() {
@@ -177,11 +177,11 @@ fn read_response(stream: &mut BufReader<TcpStream>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A basket of about 40 items, the same for the same number.
+/// A basket of about 200 items, the same for the same number.
 fn basket(number: u64) -> String {
     let mut random = Random::new(number);
     let mut next = |limit| random.below(limit);
-    let items: Vec<String> = (0..32 + next(16))
+    let items: Vec<String> = (0..160 + next(80))
         .map(|_| {
             format!(
                 r#"{{"sku":"sku-{:05}","quantity":{},"unit_cents":{}}}"#,
