@@ -16,6 +16,7 @@ use common::{
     Local, SECOND, T0, WINDOW, busy_maintenance, config, get, profile, push, push_path, total,
     try_request,
 };
+use pilotlight_server::segment::decode_header;
 use pilotlight_server::{Config, Disk, Error, LocalDisk, Maintenance, Server};
 
 const SERIES: &str = "{service_name=\"checkout\"}";
@@ -449,4 +450,51 @@ fn one_folder_one_server_and_no_open_address_without_saying_so() {
     assert!(matches!(same, Error::Listen { .. }), "{same}");
     server.stop();
     Local::start(config(folder.path())).stop();
+}
+
+#[test]
+fn sources_of_merged_sources_do_not_come_back_when_their_merge_is_deleted_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut merging = config(folder.path());
+    merging.maintenance = Some(Maintenance {
+        grace: Duration::from_secs(3600),
+        ..busy_maintenance()
+    });
+    let server = Local::start(merging);
+    let address = server.address;
+    let merged = |level: &str| {
+        let files = segments(folder.path());
+        files
+            .iter()
+            .filter(|path| path.to_str().unwrap().contains(level))
+            .count()
+    };
+    let mut n = 0;
+    while merged("-2-") == 0 {
+        assert_eq!(push(address, SERIES, &body(n)).status, 200);
+        n += 1;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let before = total(address, "{}");
+    server.stop();
+    assert_eq!(before, ((1..=n).sum::<i64>() * 10_000_000, false));
+    // As after a crash between the deletions of one round: the sources are gone, theirs are not.
+    let files = segments(folder.path());
+    let top = files
+        .iter()
+        .filter(|path| path.to_str().unwrap().contains("-2-"));
+    let mut gone = 0;
+    for path in top {
+        let file = fs::read(path).unwrap();
+        for name in decode_header(&file, file.len() as u64).unwrap().replaces {
+            if name.contains("-1-") {
+                fs::remove_file(folder.path().join("segments").join(name)).unwrap();
+                gone += 1;
+            }
+        }
+    }
+    assert!(gone > 1);
+    let server = Local::start(config(folder.path()));
+    assert_eq!(total(server.address, "{}"), before);
+    server.stop();
 }

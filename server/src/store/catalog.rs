@@ -70,6 +70,18 @@ impl Catalog {
         });
     }
 
+    /// Whether a known segment stands in the place of this file; it is to be deleted then, and need
+    /// not be read.
+    pub fn retire_replaced(&self, name: &str, now_ns: i64) -> bool {
+        self.write(|inner| {
+            let replaced = inner.replaced.contains(name);
+            if replaced {
+                inner.retired.push((name.to_owned(), now_ns));
+            }
+            replaced
+        })
+    }
+
     /// Live segments, oldest first, that `wanted` holds for.
     pub fn select(&self, mut wanted: impl FnMut(&Segment) -> bool) -> Vec<Arc<Segment>> {
         self.read(|inner| {
@@ -135,6 +147,23 @@ impl Catalog {
             let old: Vec<(String, i64)> = old;
             old.into_iter().map(|(name, _)| name).collect()
         })
+    }
+
+    /// Those of `names` whose files are retired and not deleted yet.
+    pub fn still_on_disk(&self, names: &[String]) -> Vec<String> {
+        self.read(|inner| {
+            let retired: HashSet<&String> = inner.retired.iter().map(|(name, _)| name).collect();
+            names
+                .iter()
+                .filter(|name| retired.contains(name))
+                .cloned()
+                .collect()
+        })
+    }
+
+    /// Notes that a retired file is gone.
+    pub fn deleted(&self, name: &str) {
+        self.write(|inner| inner.replaced.remove(name));
     }
 
     /// Puts a name back whose file could not be deleted.

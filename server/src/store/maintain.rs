@@ -123,7 +123,7 @@ impl Maintainer {
         let about = About {
             level,
             created_ns: oldest,
-            replaces: sources.iter().map(|source| source.name.clone()).collect(),
+            replaces: self.replaced_by(sources),
         };
         let name = segment::file_name(oldest, level, self.env.random());
         let (header, file) = segment::encode(about, builder.finish(), 3)?;
@@ -136,6 +136,16 @@ impl Maintainer {
         self.catalog.insert(merged, created_ns);
         self.metrics.merges.fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    /// The sources, and what these replaced as long as it is on disk: the sources may be deleted
+    /// first, and nobody must then take their own sources for data of their own.
+    fn replaced_by(&self, sources: &[Arc<Segment>]) -> Vec<String> {
+        let mut names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
+        for source in sources {
+            names.extend(self.catalog.still_on_disk(&source.header.replaces));
+        }
+        names
     }
 
     fn note_damage(&self, segment: &Segment, error: &load::LoadError) {
@@ -177,9 +187,12 @@ impl Maintainer {
         let now = self.env.now_ns();
         let before = now.saturating_sub(self.rules.grace.as_nanos() as i64);
         for name in self.catalog.take_retired(before) {
-            if let Err(error) = self.disk.remove(&name) {
-                eprintln!("pilotlight: segment {name} cannot be deleted: {error}");
-                self.catalog.retire_again(name, now);
+            match self.disk.remove(&name) {
+                Ok(()) => self.catalog.deleted(&name),
+                Err(error) => {
+                    eprintln!("pilotlight: segment {name} cannot be deleted: {error}");
+                    self.catalog.retire_again(name, now);
+                }
             }
         }
     }

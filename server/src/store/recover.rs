@@ -204,6 +204,11 @@ pub fn catalog(
     let files = disk.list()?;
     progress.found.store(files.len() as u64, Relaxed);
     for (name, len) in files {
+        progress.read.fetch_add(1, Relaxed);
+        // A merged segment sorts before nearly all of its sources.
+        if catalog.retire_replaced(&name, now_ns) {
+            continue;
+        }
         let known = indexed
             .remove(&name)
             .filter(|header| header.file_len == len);
@@ -218,7 +223,6 @@ pub fn catalog(
                 catalog.quarantine(&name, error.to_string());
             }
         }
-        progress.read.fetch_add(1, Relaxed);
     }
     Ok(())
 }
