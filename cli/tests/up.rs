@@ -1,67 +1,13 @@
 //! `pilotlight up` as a user runs it: the built binary, signals, restart, and what it says when it cannot.
 #![allow(clippy::unwrap_used)] // helpers outside #[test] functions
 
+mod common;
+
+use common::{PATIENCE, Running, run, text};
 use pilotlight_tests::process::Scratch;
 use pilotlight_tests::{free_port, http, wait_for};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// For a busy test machine; what the user is promised is printed by `cargo xtask bench`.
-const PATIENCE: Duration = Duration::from_secs(40);
-
-fn pilotlight(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pilotlight"));
-    command
-        .args(arguments)
-        .current_dir(folder)
-        .env("NO_COLOR", "1");
-    command
-}
-
-/// Killed when the test ends early.
-struct Running(Option<Child>);
-
-impl Running {
-    fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let child = pilotlight(folder, arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Self(Some(child))
-    }
-
-    /// SIGINT or SIGTERM, then what it printed and how long it took to end.
-    fn stop(mut self, signal: &str) -> (Output, Duration) {
-        let child = self.0.take().unwrap();
-        let sent = Instant::now();
-        let kill = Command::new("kill")
-            .args([signal, &child.id().to_string()])
-            .status()
-            .unwrap();
-        assert!(kill.success());
-        let output = child.wait_with_output().unwrap();
-        (output, sent.elapsed())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn run(folder: &Path, arguments: &[&str]) -> Output {
-    pilotlight(folder, arguments).output().unwrap()
-}
+use std::time::Duration;
 
 /// Total CPU time of a service in the last hour, once there is any.
 fn cpu_of(port: u16, service: &str) -> Result<f64, String> {
@@ -133,6 +79,31 @@ fn without_configuration_it_profiles_itself_and_a_restart_shows_the_earlier_data
     assert!(after >= before);
     let (output, _) = again.stop("-TERM");
     assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_capture_that_is_still_running_does_not_hold_up_ctrl_c() {
+    let scratch = Scratch::new("up-busy");
+    let port = free_port();
+    let up = Running::start(
+        scratch.path(),
+        &["up", "--listen", &format!("127.0.0.1:{port}")],
+    );
+    wait_for("the page", PATIENCE, || {
+        http::get_within(port, "/", Duration::from_secs(2)).map(drop)
+    });
+    let capture = std::thread::spawn(move || {
+        let _ = http::get_within(
+            port,
+            "/debug/pprof/profile?seconds=60",
+            Duration::from_secs(90),
+        );
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    let (output, took) = up.stop("-INT");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(took < Duration::from_secs(5), "ended after {took:?}");
+    capture.join().unwrap();
 }
 
 #[test]

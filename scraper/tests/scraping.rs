@@ -177,6 +177,48 @@ fn a_cpu_capture_asks_for_seconds_and_names_its_timeout() {
 }
 
 #[test]
+fn first_captures_fill_the_time_before_the_first_tick() {
+    run(async {
+        let server = sink().await;
+        let target = Peer::start(|_, _| Act::Late(Duration::from_secs(1), profile(1, 1))).await;
+        let mut job = ScrapeConfig::new("self", &[&target.address]).every(Duration::from_secs(8));
+        job.first_captures = Some(Duration::from_secs(1));
+        let handle = Scraper::start(vec![job], options(server.url()));
+        // the phase of this port may leave no room before the first tick
+        let seen = target.until(1).await;
+        let regular = "/debug/pprof/profile?seconds=7";
+        let seen = if seen[0].target == regular {
+            seen
+        } else {
+            until_regular(&target, regular).await
+        };
+        let (last, first) = seen.split_last().unwrap();
+        assert_eq!(last.target, regular);
+        assert!(
+            first
+                .iter()
+                .all(|request| request.target == "/debug/pprof/profile?seconds=1")
+        );
+        assert!(
+            first.len() < 8,
+            "they fit into one interval: {}",
+            first.len()
+        );
+        handle.stop(Duration::from_secs(1)).await;
+    });
+}
+
+async fn until_regular(target: &Peer, regular: &str) -> Vec<common::Request> {
+    until("regular capture", || {
+        let seen = target.seen();
+        seen.last()
+            .is_some_and(|request| request.target == regular)
+            .then_some(seen)
+    })
+    .await
+}
+
+#[test]
 fn the_timeout_is_slack_beyond_the_seconds() {
     run(async {
         let server = sink().await;

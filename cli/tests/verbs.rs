@@ -1,0 +1,109 @@
+//! `server`, `push`, `query`: a file goes in, text comes out.
+#![allow(clippy::unwrap_used)] // helpers outside #[test] functions
+
+mod common;
+
+use common::{PATIENCE, Running, run, text};
+use pilotlight_profile::{LabelSetId, ProfileBuilder};
+use pilotlight_tests::process::Scratch;
+use pilotlight_tests::{free_port, http, wait_for};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// `main` 1 s itself, `hot` below it 3 s.
+fn profile() -> Vec<u8> {
+    let mut builder = ProfileBuilder::new();
+    builder.sample_type("cpu", "nanoseconds");
+    builder.period("cpu", "nanoseconds", 10_000_000);
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_nanos() as i64;
+    builder.time(now - 5_000_000_000, 4_000_000_000);
+    let [main, hot] = ["main", "hot"].map(|name| {
+        let name = builder.string(name.as_bytes());
+        let function = builder.function(name, name, name, 1);
+        builder.location(None, 0, &[(function, 1)])
+    });
+    for (frames, value) in [
+        (&[main][..], 1_000_000_000),
+        (&[hot, main][..], 3_000_000_000),
+    ] {
+        let stack = builder.stack(frames);
+        builder.sample(stack, LabelSetId::default(), &[value]);
+    }
+    builder.finish().to_pprof_gz()
+}
+
+#[test]
+fn a_pushed_file_is_queried_as_top_tree_and_json() {
+    let scratch = Scratch::new("verbs");
+    let port = free_port();
+    let (listen, server) = (
+        format!("127.0.0.1:{port}"),
+        format!("http://127.0.0.1:{port}"),
+    );
+    std::fs::write(scratch.path().join("cpu.pb.gz"), profile()).unwrap();
+    let running = Running::start(
+        scratch.path(),
+        &["server", "--listen", &listen, "--data", "d"],
+    );
+    wait_for("ready", PATIENCE, || {
+        http::get_within(port, "/ready", Duration::from_secs(2)).map(drop)
+    });
+
+    let ask = |arguments: &[&str]| {
+        let output = run(
+            scratch.path(),
+            &[arguments, &["--server", &server]].concat(),
+        );
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let pushed = ask(&["push", "cpu.pb.gz", "--service", "filed"]);
+    assert!(pushed.contains("\"accepted_samples\":2"), "{pushed}");
+    let top = ask(&["query", "top", "--q", "{service_name=\"filed\"}"]);
+    assert_eq!(
+        top,
+        "total 4.00 s\n   self    total        self  function\n \
+         75.0 %   75.0 %      3.00 s  hot\n 25.0 %  100.0 %      1.00 s  main\n"
+    );
+    let tree = ask(&["query", "tree", "--min-percent", "0"]);
+    assert!(
+        tree.contains("100.0 %    main\n 75.0 %      hot\n"),
+        "{tree}"
+    );
+    assert!(ask(&["query", "top", "--json"]).contains("\"total\":4000000000"));
+
+    let output = run(
+        scratch.path(),
+        &["query", "top", "--type", "nope", "--server", &server],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("\nnext:  "),
+        "{}",
+        text(&output.stderr)
+    );
+    let (output, _) = running.stop("-TERM");
+    assert!(output.status.success());
+}
+
+#[test]
+fn a_server_that_is_not_there_and_https_say_what_to_run_next() {
+    let scratch = Scratch::new("verbs-nobody");
+    let server = format!("http://127.0.0.1:{}", free_port());
+    let output = run(scratch.path(), &["query", "top", "--server", &server]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(
+        err.contains("refused") && err.contains("next:  pilotlight up"),
+        "{err}"
+    );
+    let output = run(
+        scratch.path(),
+        &["query", "top", "--server", "https://127.0.0.1:1"],
+    );
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("TLS comes with a later version"), "{err}");
+}
