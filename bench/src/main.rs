@@ -51,10 +51,10 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         // One measuring process of `profile`.
         ["bomb", path] => profile::measure_bomb(Path::new(path)),
         ["unwind"] => unwind::run(),
-        ["sdk"] => sdk::run(),
+        ["sdk", groups @ ..] => sdk::run(groups),
         ["server"] => server::run(),
         ["ui"] => ui::run(),
         ["build"] => cold_build::run(),
-        _ => Err("usage: bench profile | unwind | sdk | server | ui | build".into()),
+        _ => Err("usage: bench profile | unwind | sdk [GROUP…] | server | ui | build".into()),
     }
 }

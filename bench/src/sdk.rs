@@ -20,18 +20,16 @@ struct Subject {
 /// Ours first; then the peers.
 struct Subjects(Vec<Subject>);
 
-/// Prints all figures of the part.
-pub fn run() -> Outcome<()> {
+/// Prints the figures of the part, or of the named `groups` of it.
+pub fn run(groups: &[&str]) -> Outcome<()> {
+    const ALL: [&str; 5] = ["handler", "start", "report", "overhead", "accuracy"];
+    if let Some(unknown) = groups.iter().find(|group| !ALL.contains(group)) {
+        return Err(format!("no group {unknown:?} in {ALL:?}").into());
+    }
     let subjects = Subjects::build()?;
-    subjects.handler(30, 1.5)?;
-    subjects.handler(108, 2.0)?;
-    subjects.start()?;
-    subjects.report()?;
-    subjects.overhead(97)?;
-    subjects.overhead(1_000)?;
-    for frequency in [97, 250, 1_000] {
-        for threads in [1, 8] {
-            subjects.accuracy(frequency, threads)?;
+    for group in ALL {
+        if groups.is_empty() || groups.contains(&group) {
+            subjects.group(group)?;
         }
     }
     Ok(())
@@ -70,6 +68,22 @@ impl Subjects {
             });
         }
         Ok(Subjects(subjects))
+    }
+
+    fn group(&self, group: &str) -> Outcome<()> {
+        match group {
+            "handler" => {
+                self.handler(30, 1.5)?;
+                self.handler(108, 2.0)
+            }
+            "start" => self.start(),
+            "report" => self.report(),
+            "overhead" => [97, 1_000].into_iter().try_for_each(|hz| self.overhead(hz)),
+            _ => [97, 250, 1_000]
+                .into_iter()
+                .flat_map(|hz| [(hz, 1), (hz, 8)])
+                .try_for_each(|(hz, threads)| self.accuracy(hz, threads)),
+        }
     }
 
     /// One value a subject: the smallest of several passes that take turns.
