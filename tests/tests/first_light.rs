@@ -2,6 +2,8 @@
 //! is, and `pilotlight up` with a configuration file. The known hot function must have its known share
 //! in the service's own endpoint, in the server's pprof, in the API's tree, and on the page.
 
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
