@@ -51,6 +51,10 @@ pub(crate) enum Frame {
     BetweenTicks,
     /// CPU time of threads that nobody saw.
     Unseen,
+    /// CPU time of threads that block the signal.
+    Blocked,
+    /// CPU time of samples for which the ring or the scratch buffers had no room.
+    Dropped,
     /// Stacks that did not fit the budget.
     OverBudget,
 }

@@ -85,7 +85,7 @@ pub fn capture(duration: Duration) -> Result<Profile, Error> {
 
 /// The function at an address of this process.
 pub(crate) fn resolve_symbol(address: u64) -> Option<String> {
-    let modules = crate::modules::loaded(&[]);
+    let modules = crate::modules::current();
     let holds = |module: &&Arc<Module>| {
         let inside =
             |s: &pilotlight_unwind::Segment| s.executable && (s.start..s.limit).contains(&address);
@@ -164,7 +164,9 @@ impl<'a> Names<'a> {
             Frame::Unknown { address } => self.named("[unknown]", address),
             Frame::Truncated => self.named("[truncated]", 0),
             Frame::BetweenTicks => self.named("[ended between two ticks]", 0),
-            Frame::Unseen => self.named("[ended unseen]", 0),
+            Frame::Unseen => self.named("[threads that ended unsampled]", 0),
+            Frame::Dropped => self.named("[dropped samples]", 0),
+            Frame::Blocked => self.named("[threads that block SIGPROF]", 0),
             Frame::OverBudget => self.named("[over the memory budget]", 0),
         }
     }

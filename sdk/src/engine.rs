@@ -192,6 +192,8 @@ struct Background {
     frames: Vec<u64>,
     next_scan: Instant,
     refreshed: Instant,
+    /// Expiries of dropped samples that captures were told of.
+    lost: u64,
 }
 
 /// Late records may belong to the generation before.
@@ -206,10 +208,12 @@ impl Background {
             frames: Vec::new(),
             next_scan: Instant::now(),
             refreshed: Instant::now(),
+            lost: COUNTERS.expiries_lost.get(),
         }
     }
 
     fn run(&mut self) {
+        block_sampling_signal();
         while self.wait_for_capture() {
             self.refresh_modules();
             handler::arm(self.engine.max_depth);
@@ -295,7 +299,9 @@ impl Background {
 
     /// Moves everything in the ring into the captures.
     fn drain(&mut self) {
-        let unseen = threads::take_unseen();
+        let unsampled = threads::take_unsampled();
+        let lost = COUNTERS.expiries_lost.get();
+        let dropped = lost - std::mem::replace(&mut self.lost, lost);
         let mut state = lock(&self.engine.state);
         while let Some(header) = self.engine.ring.pop(&mut self.frames) {
             let of_header = |generation: &&Generation| generation.number == header.generation;
@@ -318,14 +324,30 @@ impl Background {
                 );
             }
         }
-        if unseen > 0 {
-            for aggregate in state.captures.values_mut() {
-                aggregate.add_pseudo(Frame::Unseen, unseen);
+        for (frame, expiries) in [
+            (Frame::Unseen, unsampled.unseen),
+            (Frame::Blocked, unsampled.blocked),
+            (Frame::Dropped, dropped),
+        ] {
+            for aggregate in state.captures.values_mut().filter(|_| expiries > 0) {
+                aggregate.add_pseudo(frame, expiries);
             }
         }
         state.drains += 1;
         drop(state);
         self.engine.changed.notify_all();
+    }
+}
+
+/// Sampling is for the service's own threads; like the listener's, this one shows under
+/// `[threads that block SIGPROF]`.
+fn block_sampling_signal() {
+    // SAFETY: the set is plain data, emptied before use; a null old set is allowed.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGPROF);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, null_mut());
     }
 }
 

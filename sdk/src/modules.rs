@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pilotlight_unwind::{Cache, Module, Modules, ProgramHeader};
 
@@ -44,6 +44,24 @@ pub(crate) fn loaded(known: &[Arc<Module>]) -> Vec<Arc<Module>> {
         modules.extend(module_of(object, known));
         true
     });
+    modules
+}
+
+/// Modules as they were at some state of the loader.
+type Known = (LoaderCounts, Arc<Vec<Arc<Module>>>);
+
+/// All objects that are loaded now, for looking up addresses one by one: read once, and again only
+/// after a change.
+pub(crate) fn current() -> Arc<Vec<Arc<Module>>> {
+    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+    let counts = loader_counts();
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, modules)) = known.as_ref().filter(|(at, _)| *at == counts) {
+        return Arc::clone(modules);
+    }
+    let before = known.as_ref().map_or(&[][..], |(_, modules)| modules);
+    let modules = Arc::new(loaded(before));
+    *known = Some((counts, Arc::clone(&modules)));
     modules
 }
 

@@ -36,7 +36,9 @@ pub(crate) struct Counters {
     pub(crate) timers_refused: Counter,
     pub(crate) between_ticks: Counter,
     pub(crate) unseen: Counter,
+    pub(crate) blocked: Counter,
     pub(crate) snapshots: Counter,
+    pub(crate) snapshots_leaked: Counter,
 }
 
 pub(crate) static COUNTERS: Counters = Counters {
@@ -54,7 +56,9 @@ pub(crate) static COUNTERS: Counters = Counters {
     timers_refused: Counter::new(),
     between_ticks: Counter::new(),
     unseen: Counter::new(),
+    blocked: Counter::new(),
     snapshots: Counter::new(),
+    snapshots_leaked: Counter::new(),
 };
 
 /// Counts since the process started. `taken + dropped() == delivered`, always.
@@ -74,7 +78,8 @@ pub struct Stats {
     /// Timer expiries that the taken signals stand for: a signal carries those that the kernel
     /// could not deliver one by one.
     pub expiries: u64,
-    /// Timer expiries of dropped signals.
+    /// Timer expiries of signals that were dropped while a capture ran; in profiles under
+    /// `[dropped samples]`.
     pub expiries_lost: u64,
     /// Taken samples whose stack is deeper than the configured depth.
     pub truncated: u64,
@@ -89,10 +94,16 @@ pub struct Stats {
     /// Expiries of threads that ended before the kernel's tick could deliver them; in profiles
     /// under `[ended between two ticks]`.
     pub between_ticks: u64,
-    /// Expiries of threads that lived and ended unseen; in profiles under `[ended unseen]`.
+    /// Expiries of threads that lived and ended unseen; in profiles under
+    /// `[threads that ended unsampled]`.
     pub unseen: u64,
+    /// Expiries of threads that block SIGPROF, pilotlight's own among them; in profiles under
+    /// `[threads that block SIGPROF]`.
+    pub blocked: u64,
     /// Module snapshots published.
     pub snapshots: u64,
+    /// Snapshots that were never freed, because a handler was stopped while it held one.
+    pub snapshots_leaked: u64,
 }
 
 impl Stats {
@@ -122,7 +133,9 @@ pub fn stats() -> Stats {
         timers_refused: c.timers_refused.get(),
         between_ticks: c.between_ticks.get(),
         unseen: c.unseen.get(),
+        blocked: c.blocked.get(),
         snapshots: c.snapshots.get(),
+        snapshots_leaked: c.snapshots_leaked.get(),
         delivered: c.delivered.get(),
     }
 }

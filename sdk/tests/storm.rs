@@ -128,7 +128,7 @@ fn storm(work: impl Fn(u64) + Sync) {
     );
     assert!(stats.delivered > 100_000, "{stats:?}");
     assert_eq!(stats.taken + stats.dropped(), stats.delivered);
-    let pseudo = stats.between_ticks + stats.unseen;
+    let pseudo = stats.between_ticks + stats.unseen + stats.blocked + stats.expiries_lost;
     assert_eq!(
         profile.total(0) as u64,
         stats.expiries + pseudo,

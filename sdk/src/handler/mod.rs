@@ -30,12 +30,13 @@ static ARMED: AtomicBool = AtomicBool::new(false);
 static MAX_DEPTH: AtomicUsize = AtomicUsize::new(crate::config::MAX_DEPTH);
 /// An address or a stack was met that the snapshot does not know.
 static STALE: AtomicBool = AtomicBool::new(false);
-/// Threads that run the handler now, by the address of their errno; for tests that prove what a
-/// handler does not call. Two threads may share a mark: one is then overlooked, never both.
+/// Threads that run the handler now, by the address of their errno: against handlers that call each
+/// other in a circle, and for tests that prove what a handler does not call. Two threads may share a
+/// mark: one is then overlooked, never both.
 static MARKS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 static PREVIOUS: Previous = Previous::new();
 
-/// The handler that the program had installed before ours.
+/// The handler that ours replaced.
 struct Previous {
     function: AtomicUsize,
     takes_info: AtomicBool,
@@ -50,25 +51,38 @@ impl Previous {
     }
 }
 
-/// Installs the handler, once per process; later calls only check that it is still there.
+/// Installs the handler, for good; each start takes the place back from a handler that replaced it,
+/// and hands on to that one what is not ours.
 pub(crate) fn install() -> std::io::Result<()> {
+    let own = on_sigprof as *const () as usize;
+    let present = disposition(None)?;
+    // Never our own address, or a foreign signal would call itself for ever.
+    if present.sa_sigaction == own {
+        return Ok(());
+    }
+    // Before the handler can run: its first signal may already be a foreign one.
+    let takes_info = present.sa_flags & libc::SA_SIGINFO != 0;
+    PREVIOUS.takes_info.store(takes_info, Ordering::Relaxed);
+    PREVIOUS
+        .function
+        .store(present.sa_sigaction, Ordering::Release);
     // SAFETY: a zeroed sigaction is a valid value of the type.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = on_sigprof as *const () as usize;
+    action.sa_sigaction = own;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-    // SAFETY: as above.
+    disposition(Some(&action)).map(|_| ())
+}
+
+/// What SIGPROF does, and from now on what `new` says.
+fn disposition(new: Option<&libc::sigaction>) -> std::io::Result<libc::sigaction> {
+    // SAFETY: a zeroed sigaction is a valid value of the type.
     let mut old: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live values; the handler keeps to its README.
-    if unsafe { libc::sigaction(libc::SIGPROF, &action, &mut old) } != 0 {
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: null or a live value each; the handler keeps to its README.
+    if unsafe { libc::sigaction(libc::SIGPROF, new, &mut old) } != 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // Never our own address, or a foreign signal would call itself for ever.
-    if old.sa_sigaction != action.sa_sigaction {
-        let takes_info = old.sa_flags & libc::SA_SIGINFO != 0;
-        PREVIOUS.takes_info.store(takes_info, Ordering::Relaxed);
-        PREVIOUS.function.store(old.sa_sigaction, Ordering::Release);
-    }
-    Ok(())
+    Ok(old)
 }
 
 /// The ring that handlers write to, made on first use.
@@ -91,14 +105,17 @@ pub(crate) fn arm(max_depth: usize) {
 /// From now on handlers count and drop. Returns when none is in the middle of a sample.
 pub(crate) fn disarm() {
     ARMED.store(false, Ordering::SeqCst);
-    SCRATCH.wait_until_each_was_free();
+    // A handler that a debugger stopped may be waited for in vain; its sample is late then.
+    let _ = SCRATCH.each_was_free();
 }
 
 /// Publishes a snapshot and frees the one before, once no handler can hold it.
 pub(crate) fn publish(snapshot: Box<Snapshot>) {
     let old = SNAPSHOT.swap(Box::into_raw(snapshot), Ordering::SeqCst);
-    SCRATCH.wait_until_each_was_free();
-    if !old.is_null() {
+    if !SCRATCH.each_was_free() {
+        // A thread is stopped inside the handler and may go on with the old snapshot any time.
+        COUNTERS.snapshots_leaked.add(1);
+    } else if !old.is_null() {
         // SAFETY: handlers load the pointer after they acquire a scratch buffer, and each buffer
         // was free after the swap: none holds the old pointer.
         drop(unsafe { Box::from_raw(old) });
@@ -127,11 +144,14 @@ fn mark(errno: usize, inside: bool) {
     MARKS[errno >> 6 & 63].store(if inside { errno } else { 0 }, Ordering::Relaxed);
 }
 
+fn is_marked(errno: usize) -> bool {
+    MARKS[errno >> 6 & 63].load(Ordering::Relaxed) == errno
+}
+
 /// Whether the calling thread runs the handler now.
 pub(crate) fn is_running_here() -> bool {
     // SAFETY: errno's location is the calling thread's.
-    let errno = unsafe { libc::__errno_location() } as usize;
-    MARKS[errno >> 6 & 63].load(Ordering::Relaxed) == errno
+    is_marked(unsafe { libc::__errno_location() } as usize)
 }
 
 /// For the test of the test: marks the calling thread.
@@ -161,6 +181,10 @@ extern "C" fn on_sigprof(
     let errno_location = unsafe { libc::__errno_location() };
     // SAFETY: just got it.
     let errno = unsafe { *errno_location };
+    // Two handlers that each keep the other as "previous" call each other: the second round ends here.
+    if is_marked(errno_location as usize) {
+        return;
+    }
     mark(errno_location as usize, true);
     // SAFETY: the kernel hands a siginfo_t of at least these fields.
     let sent = unsafe { &*info.cast::<SignalInfo>() };
@@ -208,7 +232,7 @@ unsafe fn sample(slot: u32, weight: u32, context: *const libc::ucontext_t) {
         COUNTERS.expiries_lost.add(u64::from(weight));
     };
     if !ARMED.load(Ordering::SeqCst) {
-        return lost(&COUNTERS.off);
+        return COUNTERS.off.add(1);
     }
     let Some(mut scratch) = SCRATCH.acquire(slot as usize) else {
         return lost(&COUNTERS.busy);
@@ -219,7 +243,7 @@ unsafe fn sample(slot: u32, weight: u32, context: *const libc::ucontext_t) {
     // SAFETY: both live as long as the scratch buffer is held.
     let (Some(snapshot), Some(ring)) = (unsafe { snapshot.as_ref() }, unsafe { ring.as_ref() })
     else {
-        return lost(&COUNTERS.off);
+        return COUNTERS.off.add(1);
     };
     // SAFETY: promised by the caller.
     let registers = unsafe { interrupted(context) };

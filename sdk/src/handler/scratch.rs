@@ -2,11 +2,15 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::config::MAX_DEPTH;
 
 /// More handlers than this at one moment, and some drop their sample as `busy`.
 const BUFFERS: usize = 64;
+
+/// Handlers run for microseconds; a thread that holds a buffer and gets no CPU may take longer.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 struct Buffer {
     taken: AtomicBool,
@@ -45,13 +49,19 @@ impl ScratchPool {
         })
     }
 
-    /// Returns when each buffer was seen free at least once since the call.
-    pub(super) fn wait_until_each_was_free(&self) {
+    /// Waits until each buffer was seen free at least once since the call; false when one is held
+    /// for longer than any handler runs.
+    pub(super) fn each_was_free(&self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
         for buffer in &self.buffers {
             while buffer.taken.load(Ordering::SeqCst) {
+                if Instant::now() > deadline {
+                    return false;
+                }
                 std::thread::yield_now();
             }
         }
+        true
     }
 }
 

@@ -24,6 +24,7 @@ static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 struct Call {
     start: Start,
     argument: *mut c_void,
+    stack_size: usize,
 }
 
 /// Makes sure that the linker takes this file's `pthread_create` in.
@@ -43,7 +44,12 @@ unsafe extern "C" fn pthread_create(
     let Some(next) = next() else {
         return libc::EAGAIN;
     };
-    let call = Box::into_raw(Box::new(Call { start, argument }));
+    let call = Box::into_raw(Box::new(Call {
+        start,
+        argument,
+        // SAFETY: the caller's attributes.
+        stack_size: unsafe { stack_size(attributes) },
+    }));
     // SAFETY: the caller's arguments, but for a start routine that runs the caller's.
     let made = unsafe { next(thread, attributes, run, call.cast()) };
     if made != 0 {
@@ -56,8 +62,12 @@ unsafe extern "C" fn pthread_create(
 extern "C-unwind" fn run(call: *mut c_void) -> *mut c_void {
     // SAFETY: made by `pthread_create` for this thread alone.
     let call = unsafe { Box::from_raw(call.cast::<Call>()) };
-    let Call { start, argument } = *call;
-    super::started(own_stack);
+    let Call {
+        start,
+        argument,
+        stack_size,
+    } = *call;
+    super::started(|| own_stack(stack_size));
     let result = start(argument);
     super::ended();
     result
@@ -74,22 +84,32 @@ fn next() -> Option<Create> {
     (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Create>(found) })
 }
 
-/// The calling thread's stack, empty when libc does not tell.
-fn own_stack() -> Range<usize> {
-    // SAFETY: a zeroed pthread_attr_t is only written to.
-    let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
-    // SAFETY: asks about the calling thread.
-    if unsafe { libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) } != 0 {
-        return 0..0;
+/// Bytes of stack that a thread made with `attributes` gets; 0 where libc decides.
+///
+/// # Safety
+/// As for `pthread_create`.
+unsafe fn stack_size(attributes: *const libc::pthread_attr_t) -> usize {
+    let mut size = 0;
+    if !attributes.is_null() {
+        // SAFETY: the caller's attributes are initialized.
+        unsafe { libc::pthread_attr_getstacksize(attributes, &mut size) };
     }
-    let (mut start, mut size) = (null_mut(), 0);
-    // SAFETY: `attributes` was filled above.
-    let got = unsafe { libc::pthread_attr_getstack(&attributes, &mut start, &mut size) };
-    // SAFETY: as above, and not used afterwards.
-    unsafe { libc::pthread_attr_destroy(&mut attributes) };
-    if got == 0 {
-        start as usize..start as usize + size
-    } else {
-        0..0
+    size
+}
+
+/// The calling thread's stack of `size` bytes: glibc puts the thread's control block, where the
+/// thread pointer leads, at its upper end. `pthread_getattr_np` would tell too, but allocates and
+/// locks, which a hook should not. Empty when the size is not known: the mappings then tell.
+fn own_stack(size: usize) -> Range<usize> {
+    /// At the low end there may be a guard page; no frame is there.
+    const MARGIN: usize = 16 << 10;
+    let end: usize;
+    // SAFETY: the x86-64 ABI keeps the thread pointer at %fs:0.
+    unsafe {
+        std::arch::asm!("mov {}, fs:0", out(reg) end, options(nostack, preserves_flags, readonly));
+    }
+    match end.checked_sub(size) {
+        Some(start) if size > MARGIN => start + MARGIN..end,
+        _ => 0..0,
     }
 }

@@ -79,6 +79,9 @@ struct Armed {
     clock_at_start_ns: u64,
     clock_ns: u64,
     first_expiry_ns: u64,
+    /// What was delivered when last looked at, and since when (monotonic clock) it has been that.
+    heard: u64,
+    heard_at_ns: u64,
 }
 
 /// All threads with a timer, while captures run.
@@ -91,7 +94,7 @@ struct Threads {
     process_clock_at_start_ns: u64,
     /// CPU time of threads that ended, as far as they were seen.
     ended_ns: u64,
-    unseen_reported: u64,
+    reported: Unsampled,
 }
 
 fn threads() -> MutexGuard<'static, Option<Threads>> {
@@ -155,9 +158,20 @@ pub(crate) fn scan() -> usize {
     tids.len()
 }
 
-/// Expiries of CPU time that no thread accounts for, since the last call.
-pub(crate) fn take_unseen() -> u64 {
-    threads().as_mut().map_or(0, Threads::take_unseen)
+/// Expiries without a stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unsampled {
+    /// Of CPU time that no thread accounts for: threads that lived and ended unseen.
+    pub(crate) unseen: u64,
+    /// Of threads that block the signal.
+    pub(crate) blocked: u64,
+}
+
+/// Expiries without a stack since the last call.
+pub(crate) fn take_unsampled() -> Unsampled {
+    threads()
+        .as_mut()
+        .map_or_else(Unsampled::default, Threads::take_unsampled)
 }
 
 impl Threads {
@@ -172,7 +186,7 @@ impl Threads {
             random: timer::monotonic_ns() ^ u64::from(std::process::id()) << 40,
             process_clock_at_start_ns: now,
             ended_ns: 0,
-            unseen_reported: 0,
+            reported: Unsampled::default(),
         }
     }
 
@@ -205,6 +219,8 @@ impl Threads {
                     clock_at_start_ns,
                     clock_ns: clock_at_start_ns,
                     first_expiry_ns,
+                    heard: 0,
+                    heard_at_ns: timer::monotonic_ns(),
                 };
                 self.armed.insert(tid, armed);
             }
@@ -235,7 +251,10 @@ impl Threads {
             }
         }
         for tid in ended {
-            if let Some(armed) = self.armed.remove(&tid) {
+            if let Some(mut armed) = self.armed.remove(&tid) {
+                // Nobody read its last clock; what was sampled behind the last reading counts too.
+                let sampled_ns = armed.delivered() * self.period_ns;
+                armed.clock_ns = armed.clock_ns.max(armed.clock_at_start_ns + sampled_ns);
                 self.retire(&armed);
             }
         }
@@ -252,35 +271,81 @@ impl Threads {
             return;
         };
         armed.clock_ns = thread_clock_ns(tid).unwrap_or(armed.clock_ns);
-        let ran_ns = armed.clock_ns.saturating_sub(armed.clock_at_start_ns);
-        let due = match ran_ns.checked_sub(armed.first_expiry_ns) {
-            Some(after) => after / self.period_ns + 1,
-            None => 0,
-        };
+        let due = armed.due(armed.clock_ns, self.period_ns);
         armed.timer.delete();
-        let delivered = TABLE[armed.slot as usize].expiries.load(Ordering::Relaxed);
-        let missed = due.saturating_sub(delivered) as u32;
+        let missed = due.saturating_sub(armed.delivered()) as u32;
         if missed > 0 && handler::push(&[BETWEEN_TICKS], missed, 0) {
             COUNTERS.between_ticks.add(u64::from(missed));
         }
         self.retire(&armed);
     }
 
-    fn take_unseen(&mut self) -> u64 {
+    fn take_unsampled(&mut self) -> Unsampled {
         // The process clock first: what threads run meanwhile must not look unseen.
         let process_ns = timer::process_clock_ns().saturating_sub(self.process_clock_at_start_ns);
         let mut seen_ns = self.ended_ns;
-        for (tid, armed) in &self.armed {
+        let mut blocked = 0;
+        let at_ns = timer::monotonic_ns();
+        for (tid, armed) in &mut self.armed {
             let now = thread_clock_ns(*tid).unwrap_or(armed.clock_ns);
-            seen_ns += now
-                .max(armed.clock_ns)
-                .saturating_sub(armed.clock_at_start_ns);
+            let now = now.max(armed.clock_ns);
+            seen_ns += now.saturating_sub(armed.clock_at_start_ns);
+            if armed.is_silent(at_ns) {
+                let due = armed.due(now, self.period_ns);
+                let missing = due.saturating_sub(armed.heard);
+                if missing > 1 && blocks_signal(*tid) {
+                    blocked += missing;
+                }
+            }
         }
         let unseen = process_ns.saturating_sub(seen_ns) / self.period_ns;
-        let fresh = unseen.saturating_sub(self.unseen_reported);
-        self.unseen_reported += fresh;
-        COUNTERS.unseen.add(fresh);
+        let fresh = Unsampled {
+            unseen: unseen.saturating_sub(self.reported.unseen),
+            blocked: blocked.saturating_sub(self.reported.blocked),
+        };
+        self.reported.unseen += fresh.unseen;
+        self.reported.blocked += fresh.blocked;
+        COUNTERS.unseen.add(fresh.unseen);
+        COUNTERS.blocked.add(fresh.blocked);
         fresh
+    }
+}
+
+/// Threads that no signal reached for so long are asked whether they block it; fork does so for a
+/// moment only.
+const SILENCE_NS: u64 = 1_000_000_000;
+
+/// The signal mask of a thread holds SIGPROF.
+fn blocks_signal(tid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{tid}/status"));
+    let mask = status.as_deref().ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    });
+    mask.is_some_and(|mask| mask >> (libc::SIGPROF - 1) & 1 == 1)
+}
+
+impl Armed {
+    /// Expiries that were due at the thread's CPU time `clock_ns`.
+    fn due(&self, clock_ns: u64, period_ns: u64) -> u64 {
+        let ran_ns = clock_ns.saturating_sub(self.clock_at_start_ns);
+        ran_ns
+            .checked_sub(self.first_expiry_ns)
+            .map_or(0, |after| after / period_ns + 1)
+    }
+
+    /// No signal came for a long time.
+    fn is_silent(&mut self, at_ns: u64) -> bool {
+        let delivered = self.delivered();
+        if delivered != self.heard {
+            (self.heard, self.heard_at_ns) = (delivered, at_ns);
+        }
+        at_ns.saturating_sub(self.heard_at_ns) >= SILENCE_NS
+    }
+
+    /// Expiries that the handler was told of.
+    fn delivered(&self) -> u64 {
+        TABLE[self.slot as usize].expiries.load(Ordering::Relaxed)
     }
 }
 
