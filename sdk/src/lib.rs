@@ -17,7 +17,8 @@
 //! - Time that threads wait: this is CPU time only.
 //! - Above the kernel's tick (often 250 Hz) stacks get no finer: several expiries come with one
 //!   signal, and are counted as such.
-//! - Inlined functions and lines need debug information (`debug = "line-tables-only"`).
+//! - Inlined functions and lines need debug information: `debug = 1` in the release profile;
+//!   `"line-tables-only"` names them without their path.
 //! - Threads that other languages' libraries start are found within 50 ms. What ran before, or in a
 //!   thread that nobody saw, is shown under `[threads that ended unsampled]`.
 //! - Threads that block SIGPROF, pilotlight's own among them: `[threads that block SIGPROF]`.
