@@ -4,8 +4,8 @@ use crate::text;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Everything must have ended this long after the first signal.
-pub const LIMIT: Duration = Duration::from_millis(1800);
+/// Waiting for others ends this long after the first signal; with what follows the process is gone within 2 s.
+pub const LIMIT: Duration = Duration::from_millis(1200);
 
 /// Listens from the moment it is made, so that a signal during start is not lost.
 pub struct Stop {

@@ -51,7 +51,8 @@ pub async fn run(arguments: args::Up) -> Result<(), Failure> {
     first.abort();
     reporter.abort();
     handle.stop(LIMIT / 3).await;
-    drop(profiled);
+    // not dropped: ending the sampler waits for its captures, and the process ends anyway
+    std::mem::forget(profiled);
     server::end(running).await;
     Ok(())
 }
