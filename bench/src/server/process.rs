@@ -6,7 +6,8 @@ use std::{
     mem,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use super::http::Client;
@@ -40,18 +41,21 @@ impl Server {
         let port = port
             .parse()
             .map_err(|_| format!("the server said {address:?}"))?;
-        let server = Server {
+        let mut server = Server {
             child,
             port,
             data,
-            ready_seconds: begun.elapsed().as_secs_f64(),
+            ready_seconds: 0.0,
         };
-        let answer = Client::connect(port)?.request("GET", "/ready", b"")?;
-        if answer.status == 200 {
-            Ok(server)
-        } else {
-            Err("not ready after its start".into())
+        // It listens before it has read its segments.
+        while Client::connect(port)?.request("GET", "/ready", b"")?.status != 200 {
+            if begun.elapsed() > Duration::from_secs(20) {
+                return Err("the server is not ready after 20 s".into());
+            }
+            thread::sleep(Duration::from_millis(5));
         }
+        server.ready_seconds = begun.elapsed().as_secs_f64();
+        Ok(server)
     }
 
     /// CPU time of all its threads in seconds.
