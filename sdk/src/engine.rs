@@ -299,10 +299,14 @@ impl Background {
 
     /// Moves everything in the ring into the captures.
     fn drain(&mut self) {
-        let unsampled = threads::take_unsampled();
+        let mut state = lock(&self.engine.state);
+        // Without a capture nobody could be told: what is counted is what some profile shows.
+        let unsampled = match state.captures.is_empty() {
+            true => threads::Unsampled::default(),
+            false => threads::take_unsampled(),
+        };
         let lost = COUNTERS.expiries_lost.get();
         let dropped = lost - std::mem::replace(&mut self.lost, lost);
-        let mut state = lock(&self.engine.state);
         while let Some(header) = self.engine.ring.pop(&mut self.frames) {
             let of_header = |generation: &&Generation| generation.number == header.generation;
             let generation = self
