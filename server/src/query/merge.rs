@@ -192,10 +192,28 @@ impl Frames<'_> {
             self.names.push(tree.name(name.as_bytes(), file));
             self.resolved[location as usize] = false;
         }
+        let innermost = symbols.locations.lines(location).first();
+        if let Some(line) = innermost {
+            let function = &symbols.functions[line.function as usize];
+            self.resolved[location as usize] &= !is_address(symbols.strings.get(function.name));
+        }
         let range = (start, self.names.len() as u32);
         self.locations[location as usize] = range;
         range
     }
+}
+
+/// Whether a sender that had no name wrote `binary+0xoffset` or a mark such as `[unknown]` instead.
+fn is_address(name: &[u8]) -> bool {
+    if name == b"[unknown]" || name == b"<unknown>" {
+        return true;
+    }
+    let digits = name
+        .iter()
+        .rev()
+        .take_while(|byte| byte.is_ascii_hexdigit())
+        .count();
+    digits > 0 && name[..name.len() - digits].ends_with(b"+0x")
 }
 
 fn mapping_file(symbols: &Symbols, location: u32) -> &[u8] {
@@ -231,4 +249,25 @@ pub fn address_name(symbols: &Symbols, location: u32) -> String {
         .wrapping_sub(mapping.start)
         .wrapping_add(mapping.offset);
     format!("{binary}+{offset:#x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_address;
+
+    #[test]
+    fn addresses_in_the_place_of_names_are_no_names() {
+        let addresses = ["libc.so.6+0x1098eb", "[vdso]+0xbe1", "[unknown]", "+0x0"];
+        let names = [
+            "main",
+            "f+0x",
+            "operator+0xg",
+            "core::ops::add",
+            "",
+            "0x12",
+            "a+0x12 b",
+        ];
+        assert!(addresses.iter().all(|name| is_address(name.as_bytes())));
+        assert!(!names.iter().any(|name| is_address(name.as_bytes())));
+    }
 }
