@@ -1,0 +1,73 @@
+//! Settings and environment: what is wrong is said, with what to do.
+
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use pilotlight::{Capture, Config, Error};
+
+/// Starts with one environment variable set.
+fn start_under(name: &str, value: &str) -> Result<pilotlight::Guard, Error> {
+    // SAFETY: the only test of this file that runs, and no other thread reads the environment.
+    unsafe { std::env::set_var(name, value) };
+    let started = Config::new("test").listen("127.0.0.1:0").start();
+    // SAFETY: as above.
+    unsafe { std::env::remove_var(name) };
+    started
+}
+
+#[test]
+fn environment_overrides_the_program_and_nonsense_is_refused() {
+    let guard = start_under("PILOTLIGHT_LISTEN", "none").unwrap();
+    assert_eq!(guard.address(), None);
+    drop(guard);
+
+    let guard = start_under("PILOTLIGHT_ENABLED", "false").unwrap();
+    assert_eq!(guard.address(), None);
+    assert!(matches!(Capture::begin(), Err(Error::NotStarted)));
+    drop(guard);
+
+    let guard = start_under("PILOTLIGHT_FREQUENCY_HZ", "250").unwrap();
+    assert!(guard.address().unwrap().ip().is_loopback());
+    let profile = Capture::begin().unwrap().finish();
+    assert_eq!(profile.period, 4_000_000);
+    drop(guard);
+
+    let refused = start_under("PILOTLIGHT_FREQUENCY_HZ", "fast").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "PILOTLIGHT_FREQUENCY_HZ is `fast`; it may be 1 to 10000"
+    );
+    let refused = start_under("PILOTLIGHT_ENABLED", "perhaps").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "PILOTLIGHT_ENABLED is `perhaps`; it may be true or false"
+    );
+}
+
+#[test]
+fn settings_out_of_range_are_refused_before_anything_starts() {
+    for config in [
+        Config::new("test").frequency_hz(0),
+        Config::new("test").frequency_hz(10_001),
+        Config::new("test").max_depth(0),
+        Config::new("test").max_depth(1025),
+        Config::new("test").ring_bytes(100),
+    ] {
+        let refused = config.no_listener().start().unwrap_err();
+        assert!(matches!(refused, Error::Setting { .. }), "{refused}");
+    }
+}
+
+#[test]
+fn a_taken_address_is_named_with_the_way_out() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let refused = Config::new("test")
+        .listen(&address)
+        .start()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains(&address) && refused.contains("PILOTLIGHT_LISTEN"),
+        "{refused}"
+    );
+}
