@@ -213,7 +213,6 @@ impl Background {
     }
 
     fn run(&mut self) {
-        block_sampling_signal();
         while self.wait_for_capture() {
             self.refresh_modules();
             handler::arm(self.engine.max_depth);
@@ -340,18 +339,6 @@ impl Background {
         state.drains += 1;
         drop(state);
         self.engine.changed.notify_all();
-    }
-}
-
-/// Sampling is for the service's own threads; like the listener's, this one shows under
-/// `[threads that block SIGPROF]`.
-fn block_sampling_signal() {
-    // SAFETY: the set is plain data, emptied before use; a null old set is allowed.
-    unsafe {
-        let mut set = std::mem::zeroed::<libc::sigset_t>();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGPROF);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, null_mut());
     }
 }
 

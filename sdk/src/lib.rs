@@ -21,7 +21,7 @@
 //!   `"line-tables-only"` names them without their path.
 //! - Threads that other languages' libraries start are found within 50 ms. What ran before, or in a
 //!   thread that nobody saw, is shown under `[threads that ended unsampled]`.
-//! - Threads that block SIGPROF, pilotlight's own among them: `[threads that block SIGPROF]`.
+//! - Threads that block SIGPROF: `[threads that block SIGPROF]`.
 //!
 //! # What it does in your process
 //! It installs a handler for SIGPROF and leaves it there for good (a late signal would otherwise
