@@ -75,6 +75,16 @@ struct Test {
     shown: String,
 }
 
+impl Test {
+    /// Tests of shares and sums of CPU time need the machine to themselves: a sampler that waits for a
+    /// core sees less.
+    fn runs_alone(&self) -> bool {
+        ["pilotlight-tests::", "pilotlight::cpu_"]
+            .iter()
+            .any(|name| self.shown.starts_with(name))
+    }
+}
+
 /// Builds and runs every Rust test whose shown name contains `filter`.
 pub fn rust_tests(filter: Option<&str>, tally: &mut Tally) -> Result<(), String> {
     // The programs that end-to-end tests start, in the same profile.
@@ -94,11 +104,18 @@ pub fn rust_tests(filter: Option<&str>, tally: &mut Tally) -> Result<(), String>
     }
     tests.retain(|test| filter.is_none_or(|text| test.shown.contains(text)));
     eprintln!("\n== {} tests, each in its own process", tests.len());
+    let (alone, together): (Vec<Test>, Vec<Test>) = tests.into_iter().partition(Test::runs_alone);
+    run_all(&together, workers(), tally);
+    run_all(&alone, 1, tally);
+    Ok(())
+}
+
+fn run_all(tests: &[Test], workers: usize, tally: &mut Tally) {
     let next = AtomicUsize::new(0);
     let tally = Mutex::new(tally);
     std::thread::scope(|scope| {
-        for worker in 0..workers() {
-            let (tests, next, tally) = (&tests, &next, &tally);
+        for worker in 0..workers {
+            let (next, tally) = (&next, &tally);
             scope.spawn(move || {
                 while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let started = Instant::now();
@@ -111,7 +128,6 @@ pub fn rust_tests(filter: Option<&str>, tally: &mut Tally) -> Result<(), String>
             });
         }
     });
-    Ok(())
 }
 
 fn workers() -> usize {
