@@ -317,8 +317,19 @@ pub fn doc_tests(tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
+/// What drives the browser, from the page's lock file.
+pub fn install_page_tests() -> Result<(), String> {
+    if steps::root()
+        .join("ui/web/node_modules/.package-lock.json")
+        .is_file()
+    {
+        return Ok(());
+    }
+    steps::run("npm", &["ci", "--no-audit", "--no-fund"], "ui/web")
+}
+
 /// Type check, unit tests and browser tests of the page.
-pub fn ui_tests(tally: &mut Tally) -> Result<(), String> {
+pub fn ui_tests(tally: &mut Tally) {
     if !steps::root()
         .join("ui/web/node_modules/.package-lock.json")
         .is_file()
@@ -334,5 +345,4 @@ pub fn ui_tests(tally: &mut Tally) -> Result<(), String> {
             }
         }
     }
-    Ok(())
 }
