@@ -19,6 +19,9 @@ use pilotlight_unwind::Module;
 /// By path and build id; `None` when the file is gone or is another one by now.
 type Objects = HashMap<(Vec<u8>, Vec<u8>), Option<Arc<Object>>>;
 
+/// A program that loads ever new libraries while captures go on for ever must not fill the memory.
+const MAX_OBJECTS: usize = 512;
+
 static OBJECTS: Mutex<Option<Objects>> = Mutex::new(None);
 
 fn objects() -> MutexGuard<'static, Option<Objects>> {
@@ -44,9 +47,12 @@ fn object(module: &Module) -> Option<Arc<Object>> {
     }
     // Not under the lock: reading a large file takes a while.
     let opened = open(module).map(Arc::new);
-    objects()
-        .get_or_insert_default()
-        .insert(key, opened.clone());
+    let mut guard = objects();
+    let objects = guard.get_or_insert_default();
+    if objects.len() >= MAX_OBJECTS {
+        objects.clear();
+    }
+    objects.insert(key, opened.clone());
     opened
 }
 
@@ -121,5 +127,20 @@ impl Drop for MappedFile {
     fn drop(&mut self) {
         // SAFETY: made by mmap with this length.
         unsafe { libc::munmap(self.start, self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_libraries_that_come_and_go_are_not_kept_for_ever() {
+        let mut module = Module::clone(&crate::modules::current()[0]);
+        for n in 0..3 * MAX_OBJECTS {
+            module.path = format!("/nowhere/{n}.so").into_bytes();
+            assert!(frames(&module, module.start_avma).is_empty());
+        }
+        assert!(objects().as_ref().is_some_and(|o| o.len() <= MAX_OBJECTS));
     }
 }
