@@ -75,7 +75,7 @@ impl Config {
         self
     }
 
-    /// Bytes between handlers and aggregator, default 2 MiB.
+    /// Bytes between handlers and aggregator, default 2 MiB. Made by the first start; later starts keep it as it is.
     #[must_use]
     pub fn ring_bytes(mut self, bytes: usize) -> Config {
         self.ring_bytes = bytes;
@@ -102,12 +102,11 @@ impl Config {
         };
         config.check()?;
         let listener = config.listen.as_deref().map(bind).transpose()?;
-        let engine = engine::start(&config)?;
-        let server = listener
-            .map(http::serve)
-            .transpose()
-            .map_err(Error::Thread)?;
-        Ok(Guard::new(engine, server))
+        // Stops again when there is no server.
+        let mut guard = Guard::new(engine::start(&config)?);
+        let server = listener.map(http::serve).transpose();
+        guard.server = server.map_err(Error::Thread)?;
+        Ok(guard)
     }
 
     /// `None` when the environment switches everything off.

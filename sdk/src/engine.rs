@@ -43,6 +43,8 @@ pub(crate) struct Engine {
     changed: Condvar,
     next_capture: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// A forked child has neither the thread nor whoever held the locks.
+    process: u32,
 }
 
 #[derive(Default)]
@@ -87,6 +89,7 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
         changed: Condvar::new(),
         next_capture: AtomicU64::new(0),
         thread: Mutex::new(None),
+        process: std::process::id(),
     });
     let published = Box::into_raw(Box::new(Arc::clone(&engine)));
     let swapped =
@@ -121,12 +124,20 @@ impl Engine {
 
     /// Ends the background thread; captures in progress keep what they have.
     pub(crate) fn stop(&self) {
+        if self.is_of_parent() {
+            return;
+        }
         lock(&self.state).stop = true;
         self.changed.notify_all();
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }
         CURRENT.store(null_mut(), Ordering::Release);
+    }
+
+    /// This process is a forked child of the one that started.
+    fn is_of_parent(&self) -> bool {
+        self.process != std::process::id()
     }
 
     /// Begins a capture; returns when timers run.
@@ -152,7 +163,11 @@ impl Engine {
     }
 
     /// Ends a capture, once everything that was sampled before the call is in it.
+    /// In a forked child: nothing.
     pub(crate) fn end(&self, id: u64) -> Aggregate {
+        if self.is_of_parent() {
+            return Aggregate::new(0);
+        }
         let mut state = lock(&self.state);
         // A drain may be under way that began before the call: wait for the one after it.
         let enough = state.drains + 2;
@@ -254,8 +269,10 @@ impl Background {
     /// One round of work; false when no capture is left.
     fn tick(&mut self) -> bool {
         {
-            let state = lock(&self.engine.state);
+            let mut state = lock(&self.engine.state);
             if state.stop || state.captures.is_empty() {
+                // A capture that begins now waits until timers run again.
+                state.armed = false;
                 return false;
             }
             drop(self.engine.wait(state, TICK));
@@ -279,7 +296,7 @@ impl Background {
         self.drain();
         let counts = loader_counts();
         let last = self.generations.last().map(|last| &last.known[..]);
-        let known = loaded(last.unwrap_or_default());
+        let known = loaded(last.unwrap_or_default(), self.counts);
         let number = COUNTERS.snapshots.get() as u32 + 1;
         COUNTERS.snapshots.add(1);
         let copies = known.iter().map(|module| Module::clone(module)).collect();
@@ -358,7 +375,7 @@ mod fork {
     use std::ptr::null_mut;
     use std::sync::atomic::Ordering;
 
-    use crate::threads;
+    use crate::{handler, threads};
 
     thread_local! {
         /// The forking thread's signal mask.
@@ -392,6 +409,7 @@ mod fork {
     pub(super) unsafe extern "C" fn child() {
         threads::unlock_after_fork();
         threads::forget_in_child();
+        handler::forget_in_child();
         // The background thread is the parent's. A child that wants profiles starts anew.
         super::CURRENT.store(null_mut(), Ordering::Release);
         restore_mask();

@@ -19,14 +19,23 @@
 //!   signal, and are counted as such.
 //! - Inlined functions and lines need debug information: `debug = 1` in the release profile;
 //!   `"line-tables-only"` names them without their path.
-//! - Threads that other languages' libraries start are found within 50 ms. What ran before, or in a
+//! - Threads that other languages' libraries start, or all without the feature `thread-hook`, are
+//!   found by a look every 50 ms (less often with thousands of threads). What ran before, or in a
 //!   thread that nobody saw, is shown under `[threads that ended unsampled]`.
 //! - Threads that block SIGPROF: `[threads that block SIGPROF]`.
 //!
 //! # What it does in your process
 //! It installs a handler for SIGPROF and leaves it there for good (a late signal would otherwise
 //! kill the process), forwards signals that are not its own, and defines `pthread_create`, which
-//! notes the thread and calls libc's. It never uses libgcc's unwinder: panics are safe.
+//! notes the thread and calls libc's. It never uses libgcc's unwinder: panics are safe. A forked
+//! child is not sampled until it starts anew. A library that starts it cannot be unloaded.
+//!
+//! # Features
+//! | feature | what it adds |
+//! |---|---|
+//! | `thread-hook` (default) | `pthread_create` of this program is pilotlight's. Leave it out (`default-features = false`) where something else must define that symbol, or its allocator starts threads; short-lived threads then show as `[threads that ended unsampled]` |
+//! | `axum` | the routes as an axum router |
+//! | `hyper` | the routes as a hyper service |
 //!
 //! # Who is responsible for what
 //! | module | job |
@@ -77,9 +86,9 @@ pub struct Guard {
 }
 
 impl Guard {
-    fn new(engine: Arc<engine::Engine>, server: Option<http::ServerHandle>) -> Guard {
+    fn new(engine: Arc<engine::Engine>) -> Guard {
         Guard {
-            server,
+            server: None,
             engine: Some(engine),
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pilotlight_unwind::{Cache, Module, Modules, ProgramHeader};
+use pilotlight_unwind::{Cache, Module, Modules, ProgramHeader, build_id_in_memory};
 
 /// Everything that a handler needs to walk a stack.
 pub(crate) struct Snapshot {
@@ -37,11 +37,11 @@ pub(crate) fn loader_counts() -> LoaderCounts {
     counts
 }
 
-/// All objects that are loaded now. Those already in `known` are not read again.
-pub(crate) fn loaded(known: &[Arc<Module>]) -> Vec<Arc<Module>> {
+/// All objects that are loaded now. Those already in `known`, as read at `counts`, are not read again.
+pub(crate) fn loaded(known: &[Arc<Module>], counts: LoaderCounts) -> Vec<Arc<Module>> {
     let mut modules = Vec::new();
     each_object(&mut |object| {
-        modules.extend(module_of(object, known));
+        modules.extend(module_of(object, known, counts));
         true
     });
     modules
@@ -55,17 +55,22 @@ type Known = (LoaderCounts, Arc<Vec<Arc<Module>>>);
 pub(crate) fn current() -> Arc<Vec<Arc<Module>>> {
     static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
     let counts = loader_counts();
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, modules)) = known.as_ref().filter(|(at, _)| *at == counts) {
-        return Arc::clone(modules);
+    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (at, before) = lock().clone().unwrap_or_default();
+    if at == counts {
+        return before;
     }
-    let before = known.as_ref().map_or(&[][..], |(_, modules)| modules);
-    let modules = Arc::new(loaded(before));
-    *known = Some((counts, Arc::clone(&modules)));
+    // Not under the lock: the loader has locks of its own.
+    let modules = Arc::new(loaded(&before, at));
+    *lock() = Some((counts, Arc::clone(&modules)));
     modules
 }
 
-fn module_of(object: &libc::dl_phdr_info, known: &[Arc<Module>]) -> Option<Arc<Module>> {
+fn module_of(
+    object: &libc::dl_phdr_info,
+    known: &[Arc<Module>],
+    counts: LoaderCounts,
+) -> Option<Arc<Module>> {
     let path = path_of(object);
     // SAFETY: the loader describes its own table.
     let headers = unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) };
@@ -73,8 +78,17 @@ fn module_of(object: &libc::dl_phdr_info, known: &[Arc<Module>]) -> Option<Arc<M
     let load = |h: &&ProgramHeader| h.kind == libc::PT_LOAD;
     let first = headers.iter().find(load)?;
     let start = object.dlpi_addr.wrapping_add(first.vaddr);
+    // SAFETY: the loader's lock is held during the callback: the object stays mapped.
+    let build_id = unsafe { build_id_in_memory(object.dlpi_addr, &headers) };
+    // A library that was rebuilt may come back at the same path and address. Without a build id
+    // nobody can tell, so it is read again once anything was removed.
+    let can_tell = !build_id.is_empty() || object.dlpi_subs == counts.removes;
     let same = |module: &&Arc<Module>| {
-        module.path == path && module.base_avma == object.dlpi_addr && module.start_avma == start
+        module.path == path
+            && module.base_avma == object.dlpi_addr
+            && module.start_avma == start
+            && module.build_id == build_id
+            && can_tell
     };
     if let Some(module) = known.iter().find(same) {
         return Some(Arc::clone(module));
@@ -187,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_own_program_libc_and_the_vdso_are_loaded_and_this_stack_is_known() {
-        let modules = loaded(&[]);
+        let modules = loaded(&[], LoaderCounts::default());
         let here =
             the_own_program_libc_and_the_vdso_are_loaded_and_this_stack_is_known as *const ();
         let snapshot = Snapshot::new(&modules, 1);
@@ -205,9 +219,27 @@ mod tests {
 
     #[test]
     fn modules_that_stay_are_not_read_again() {
-        let first = loaded(&[]);
-        let second = loaded(&first);
+        let counts = loader_counts();
+        let first = loaded(&[], counts);
+        let second = loaded(&first, counts);
         assert_eq!(first.len(), second.len());
         assert!(first.iter().zip(&second).all(|(a, b)| Arc::ptr_eq(a, b)));
+    }
+
+    #[test]
+    fn a_library_that_was_rebuilt_is_read_again_at_the_same_path_and_address() {
+        let counts = loader_counts();
+        let mut known = loaded(&[], counts);
+        let libc = |m: &Arc<Module>| String::from_utf8_lossy(&m.path).contains("libc.so");
+        let at = known.iter().position(libc).unwrap();
+        let true_id = known[at].build_id.clone();
+        let mut other = Module::clone(&known[at]);
+        other.build_id = vec![7; 20];
+        known[at] = Arc::new(other);
+        let read = loaded(&known, counts);
+        assert_eq!(read[at].build_id, true_id);
+        for (index, module) in read.iter().enumerate() {
+            assert_eq!(Arc::ptr_eq(module, &known[index]), index != at);
+        }
     }
 }

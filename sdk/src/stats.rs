@@ -61,7 +61,8 @@ pub(crate) static COUNTERS: Counters = Counters {
     snapshots_leaked: Counter::new(),
 };
 
-/// Counts since the process started. `taken + dropped() == delivered`, always.
+/// Counts since the process started. `taken + dropped() == delivered`, but for signals that are being
+/// handled at the moment of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -89,15 +90,16 @@ pub struct Stats {
     pub forwarded: u64,
     /// Samples put under `[over the memory budget]`.
     pub over_budget: u64,
-    /// Threads without a timer, because the system refused one.
+    /// Threads without a timer, because the system refused one (`RLIMIT_SIGPENDING`) or 16,383 have
+    /// one; each counts once a capture. Their CPU time is under `[threads that ended unsampled]`.
     pub timers_refused: u64,
     /// Expiries of threads that ended before the kernel's tick could deliver them; in profiles
     /// under `[ended between two ticks]`.
     pub between_ticks: u64,
-    /// Expiries of threads that lived and ended unseen; in profiles under
+    /// Expiries of threads that lived and ended unseen, or have no timer; in profiles under
     /// `[threads that ended unsampled]`.
     pub unseen: u64,
-    /// Expiries of threads that block SIGPROF, pilotlight's own among them; in profiles under
+    /// Expiries of threads that block SIGPROF; in profiles under
     /// `[threads that block SIGPROF]`.
     pub blocked: u64,
     /// Module snapshots published.
@@ -118,7 +120,7 @@ impl Stats {
 #[must_use]
 pub fn stats() -> Stats {
     let c = &COUNTERS;
-    // Outcomes before `delivered`: a signal in between must not look like one lost.
+    // Outcomes before `delivered`: never more outcomes than signals.
     Stats {
         taken: c.taken.get(),
         dropped_ring_full: c.ring_full.get(),

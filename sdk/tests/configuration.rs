@@ -71,3 +71,33 @@ fn a_taken_address_is_named_with_the_way_out() {
         "{refused}"
     );
 }
+
+#[test]
+fn a_start_that_fails_for_want_of_descriptors_leaves_nothing_running() {
+    let descriptors = |soft: Option<u64>| {
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: the limit is plain data.
+        unsafe {
+            assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+            let old = limit.rlim_cur;
+            limit.rlim_cur = soft.unwrap_or(old);
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+            old
+        }
+    };
+    // Room for the listener, not for what the server needs besides.
+    let next = std::fs::File::open("/dev/null").unwrap();
+    let next = std::os::fd::IntoRawFd::into_raw_fd(next);
+    // SAFETY: just opened.
+    unsafe { libc::close(next) };
+    let old = descriptors(Some(next as u64 + 1));
+    let failed = Config::new("test").listen("127.0.0.1:0").start();
+    descriptors(Some(old));
+    assert!(matches!(failed, Err(Error::Thread(_))), "{failed:?}");
+    assert!(matches!(Capture::begin(), Err(Error::NotStarted)));
+    let _guard = Config::new("test").no_listener().start().unwrap();
+    assert!(Capture::begin().is_ok());
+}

@@ -215,6 +215,34 @@ fn a_forked_child_is_told_to_start_anew_and_can() {
 }
 
 #[test]
+fn what_a_forked_child_inherits_can_be_dropped_and_the_parent_goes_on() {
+    let guard = pilotlight::Config::new("parent").listen("127.0.0.1:0");
+    let guard = guard.start().unwrap();
+    let address = guard.address().unwrap();
+    let capture = Capture::begin().unwrap();
+    // SAFETY: the child drops what it inherited, and leaves.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends a child that waits for threads it does not have.
+        unsafe { libc::alarm(5) };
+        drop(capture);
+        drop(guard);
+        // SAFETY: ends the child without running the parent's exit handlers.
+        unsafe { libc::_exit(7) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status), "status {status:#x}");
+    assert_eq!(libc::WEXITSTATUS(status), 7);
+    common::burn(300_000_000);
+    assert!(capture.finish().total(0) > 20);
+    assert!(std::net::TcpStream::connect(address).is_ok());
+    drop(guard);
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
 fn starting_and_stopping_500_times_leaves_nothing_behind() {
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     let before = threads();

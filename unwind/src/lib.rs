@@ -57,7 +57,7 @@ mod walk;
 pub use cache::Cache;
 pub use error::Error;
 pub use image::ProgramHeader;
-pub use modules::{Module, Modules, Segment};
+pub use modules::{Module, Modules, Segment, build_id_in_memory};
 pub use rule::{Kind, Rule, Saved};
 pub use stack::{Live, Stack};
 pub use table::{PAGE_BITS, Row, Stats, Table};

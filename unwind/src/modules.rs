@@ -38,6 +38,16 @@ pub struct Module {
     pub segments: Vec<Segment>,
 }
 
+/// The GNU build id of an object that the loader mapped; empty when it has none.
+///
+/// # Safety
+/// As for [`Module::from_memory`], for the time of the call.
+pub unsafe fn build_id_in_memory(bias: u64, headers: &[ProgramHeader]) -> Vec<u8> {
+    // SAFETY: passed on to the caller.
+    let image = unsafe { Image::from_memory(bias, headers) };
+    image.build_id().unwrap_or_default().to_vec()
+}
+
 impl Module {
     /// A module from the bytes of its file, loaded with bias `bias` (0 for non-PIE).
     ///

@@ -56,6 +56,7 @@ impl Previous {
 pub(crate) fn install() -> std::io::Result<()> {
     let own = on_sigprof as *const () as usize;
     let present = disposition(None)?;
+    pin_code(own);
     // Never our own address, or a foreign signal would call itself for ever.
     if present.sa_sigaction == own {
         return Ok(());
@@ -73,6 +74,18 @@ pub(crate) fn install() -> std::io::Result<()> {
     disposition(Some(&action)).map(|_| ())
 }
 
+/// A library that holds this code stays mapped, also after `dlclose`: the handler stays installed.
+fn pin_code(address: usize) {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: fills `found` when it returns other than 0; the name is the loader's.
+    unsafe {
+        if libc::dladdr(address as *const _, found.as_mut_ptr()) != 0 {
+            let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+            libc::dlopen(found.assume_init().dli_fname, flags);
+        }
+    }
+}
+
 /// What SIGPROF does, and from now on what `new` says.
 fn disposition(new: Option<&libc::sigaction>) -> std::io::Result<libc::sigaction> {
     // SAFETY: a zeroed sigaction is a valid value of the type.
@@ -85,12 +98,20 @@ fn disposition(new: Option<&libc::sigaction>) -> std::io::Result<libc::sigaction
     Ok(old)
 }
 
-/// The ring that handlers write to, made on first use.
+/// The ring that handlers write to, made on first use; its size stays.
 pub(crate) fn ring(bytes: usize) -> &'static Ring {
     let mut ring = RING.load(Ordering::Acquire);
     if ring.is_null() {
-        ring = Box::into_raw(Box::new(Ring::new(bytes)));
-        RING.store(ring, Ordering::Release);
+        let made = Box::into_raw(Box::new(Ring::new(bytes)));
+        let swapped = RING.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
+        ring = match swapped {
+            Ok(_) => made,
+            Err(first) => {
+                // SAFETY: nobody else has seen it.
+                drop(unsafe { Box::from_raw(made) });
+                first
+            }
+        };
     }
     // SAFETY: never freed, only ever shared.
     unsafe { &*ring }
@@ -122,12 +143,25 @@ pub(crate) fn publish(snapshot: Box<Snapshot>) {
     }
 }
 
+/// In a forked child: handlers of threads that are not there any more hold nothing, and a record that
+/// one of them was writing would stop the ring for ever. No thread but the caller is there.
+pub(crate) fn forget_in_child() {
+    ARMED.store(false, Ordering::SeqCst);
+    // Not freed: what the parent's captures left in the child may still point to it.
+    RING.store(null_mut(), Ordering::SeqCst);
+    SCRATCH.free_all();
+    for mark in &MARKS {
+        mark.store(0, Ordering::Relaxed);
+    }
+}
+
 /// Whether a handler met something unknown since the last call.
 pub(crate) fn take_stale() -> bool {
     STALE.swap(false, Ordering::Relaxed)
 }
 
 /// Writes a record from ordinary code, such as a thread that ends.
+#[cfg(feature = "thread-hook")]
 pub(crate) fn push(frames: &[u64], weight: u32, generation: u32) -> bool {
     let ring = RING.load(Ordering::Acquire);
     let header = Header {
@@ -313,5 +347,29 @@ fn stack_bounds(slot: u32, sp: usize, snapshot: &Snapshot) -> Range<usize> {
             STALE.store(true, Ordering::Relaxed);
             sp..(sp | 4095) & !7
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_child_inherits_no_handler_that_never_returns() {
+        let inherited = std::ptr::from_ref(ring(1 << 16)) as usize;
+        std::mem::forget(SCRATCH.acquire(3));
+        mark(64, true);
+        forget_in_child();
+        assert!(SCRATCH.each_was_free());
+        assert!(!is_marked(64));
+
+        // Made anew, by whoever comes first.
+        let rings: Vec<usize> = std::thread::scope(|scope| {
+            let make = || std::ptr::from_ref(ring(1 << 16)) as usize;
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert!(rings.iter().all(|ring| *ring == rings[0]), "{rings:?}");
+        assert_ne!(rings[0], inherited);
     }
 }

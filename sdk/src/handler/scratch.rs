@@ -49,6 +49,13 @@ impl ScratchPool {
         })
     }
 
+    /// In a forked child: who held a buffer is not there any more.
+    pub(super) fn free_all(&self) {
+        for buffer in &self.buffers {
+            buffer.taken.store(false, Ordering::SeqCst);
+        }
+    }
+
     /// Waits until each buffer was seen free at least once since the call; false when one is held
     /// for longer than any handler runs.
     pub(super) fn each_was_free(&self) -> bool {

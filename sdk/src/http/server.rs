@@ -24,6 +24,7 @@ pub struct ServerHandle {
     /// Dropped to wake the accepting thread.
     wake: Option<UnixStream>,
     acceptor: Option<JoinHandle<()>>,
+    process: u32,
 }
 
 #[derive(Debug)]
@@ -73,6 +74,7 @@ pub fn serve_with(listener: TcpListener, options: Options) -> io::Result<ServerH
         shared,
         wake: Some(wake),
         acceptor: Some(acceptor),
+        process: std::process::id(),
     })
 }
 
@@ -85,6 +87,11 @@ impl ServerHandle {
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // In a forked child: thread, locks and connections are the parent's.
+            std::mem::forget(self.acceptor.take());
+            return;
+        }
         drop(self.wake.take());
         if let Some(acceptor) = self.acceptor.take() {
             // An acceptor that panicked has nothing left to stop.

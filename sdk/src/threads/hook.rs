@@ -10,6 +10,11 @@ use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::timer::{own_tid, thread_clock_ns};
+use super::{ARMED, BETWEEN_TICKS, Threads, threads};
+use crate::handler;
+use crate::stats::COUNTERS;
+
 type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 type Create = unsafe extern "C" fn(
     *mut libc::pthread_t,
@@ -67,9 +72,9 @@ extern "C-unwind" fn run(call: *mut c_void) -> *mut c_void {
         argument,
         stack_size,
     } = *call;
-    super::started(|| own_stack(stack_size));
+    started(|| own_stack(stack_size));
     let result = start(argument);
-    super::ended();
+    ended();
     result
 }
 
@@ -111,5 +116,43 @@ fn own_stack(size: usize) -> Range<usize> {
     match end.checked_sub(size) {
         Some(start) if size > MARGIN => start + MARGIN..end,
         _ => 0..0,
+    }
+}
+
+/// The calling thread starts.
+fn started(stack: impl FnOnce() -> Range<usize>) {
+    if !ARMED.load(Ordering::Relaxed) {
+        return;
+    }
+    let stack = stack();
+    if let Some(threads) = threads().as_mut() {
+        threads.add(own_tid(), stack);
+    }
+}
+
+/// The calling thread ends.
+fn ended() {
+    if !ARMED.load(Ordering::Relaxed) {
+        return;
+    }
+    if let Some(threads) = threads().as_mut() {
+        threads.end(own_tid());
+    }
+}
+
+impl Threads {
+    /// The calling thread ends: expiries that no tick delivered become one record.
+    fn end(&mut self, tid: i32) {
+        let Some(mut armed) = self.armed.remove(&tid) else {
+            return;
+        };
+        armed.clock_ns = thread_clock_ns(tid).unwrap_or(armed.clock_ns);
+        let due = armed.due(armed.clock_ns, self.period_ns);
+        armed.timer.delete();
+        let missed = due.saturating_sub(armed.delivered()) as u32;
+        if missed > 0 && handler::push(&[BETWEEN_TICKS], missed, 0) {
+            COUNTERS.between_ticks.add(u64::from(missed));
+        }
+        self.retire(&armed);
     }
 }

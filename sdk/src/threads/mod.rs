@@ -4,20 +4,19 @@
 //! A slot is what the handler knows of a thread; its index travels in the timer's signal, so that a
 //! handler needs no thread-local storage.
 
+#[cfg(feature = "thread-hook")]
 mod hook;
 pub(crate) mod timer;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::handler;
 use crate::stats::COUNTERS;
 use timer::{Timer, thread_clock_ns};
-
-pub(crate) use hook::keep as keep_hook;
 
 /// Threads that can have a timer at once.
 const SLOTS: usize = 16_384;
@@ -74,6 +73,11 @@ pub(crate) fn stack_of(slot: u32) -> Range<usize> {
 /// A thread with a timer.
 struct Armed {
     slot: u32,
+    /// Runs until this is dropped.
+    #[cfg_attr(
+        not(feature = "thread-hook"),
+        expect(dead_code, reason = "held, and used by the hook")
+    )]
     timer: Timer,
     /// The thread's CPU clock when its timer was made, and when last read.
     clock_at_start_ns: u64,
@@ -88,6 +92,8 @@ struct Armed {
 struct Threads {
     period_ns: u64,
     armed: HashMap<i32, Armed>,
+    /// Threads that live without a timer; each is tried again, and counted once.
+    refused: HashSet<i32>,
     free: Vec<u32>,
     next_slot: u32,
     random: u64,
@@ -99,6 +105,12 @@ struct Threads {
 
 fn threads() -> MutexGuard<'static, Option<Threads>> {
     THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes sure that the linker takes the hook in.
+pub(crate) fn keep_hook() {
+    #[cfg(feature = "thread-hook")]
+    hook::keep();
 }
 
 /// Gives every thread a timer; threads that start later get theirs by hook or by [`scan`].
@@ -116,18 +128,20 @@ pub(crate) fn disarm() {
 
 thread_local! {
     /// Held around a fork, so that the child does not inherit a lock that nobody will release.
-    static HELD: std::cell::RefCell<Option<MutexGuard<'static, Option<Threads>>>> =
+    /// Without a destructor, or a fork in the last moments of a thread would panic.
+    static HELD: std::cell::RefCell<Option<ManuallyDrop<MutexGuard<'static, Option<Threads>>>>> =
         const { std::cell::RefCell::new(None) };
 }
 
 /// Before a fork, in the forking thread.
 pub(crate) fn lock_for_fork() {
-    HELD.with(|held| *held.borrow_mut() = Some(threads()));
+    HELD.with(|held| *held.borrow_mut() = Some(ManuallyDrop::new(threads())));
 }
 
 /// After a fork, in the same thread of parent and child.
 pub(crate) fn unlock_after_fork() {
-    HELD.with(|held| held.borrow_mut().take());
+    let held = HELD.with(|held| held.borrow_mut().take());
+    drop(held.map(ManuallyDrop::into_inner));
 }
 
 /// A forked child has none of the timers.
@@ -151,7 +165,7 @@ pub(crate) fn scan() -> usize {
     let Some(threads) = guard.as_mut() else {
         return tids.len();
     };
-    threads.remove_ended(&tids);
+    threads.remove_ended();
     for &tid in &tids {
         threads.add(tid, 0..0);
     }
@@ -180,6 +194,7 @@ impl Threads {
         Threads {
             period_ns,
             armed: HashMap::new(),
+            refused: HashSet::new(),
             free: Vec::new(),
             // Slot 0 belongs to signals that no timer sent.
             next_slot: 1,
@@ -204,8 +219,7 @@ impl Threads {
             return;
         }
         let Some(slot) = self.free.pop().or_else(|| self.fresh_slot()) else {
-            COUNTERS.timers_refused.add(1);
-            return;
+            return self.refuse(tid);
         };
         // Uniform in (0, period]: threads shorter than a period count fairly.
         let first_expiry_ns = 1 + self.random() % self.period_ns;
@@ -223,12 +237,13 @@ impl Threads {
                     heard_at_ns: timer::monotonic_ns(),
                 };
                 self.armed.insert(tid, armed);
+                self.refused.remove(&tid);
             }
             None => {
                 self.free.push(slot);
                 // Otherwise the thread ended between the listing and here.
                 if thread_clock_ns(tid).is_some() {
-                    COUNTERS.timers_refused.add(1);
+                    self.refuse(tid);
                 }
             }
         }
@@ -236,16 +251,24 @@ impl Threads {
 
     fn fresh_slot(&mut self) -> Option<u32> {
         let slot = self.next_slot;
-        self.next_slot += 1;
-        ((slot as usize) < SLOTS).then_some(slot)
+        let is_there = (slot as usize) < SLOTS;
+        self.next_slot += u32::from(is_there);
+        is_there.then_some(slot)
+    }
+
+    fn refuse(&mut self, tid: i32) {
+        COUNTERS
+            .timers_refused
+            .add(u64::from(self.refused.insert(tid)));
     }
 
     /// Threads that are gone, and those whose id a younger thread took over: its clock is behind.
-    fn remove_ended(&mut self, alive: &[i32]) {
-        let alive: std::collections::HashSet<&i32> = alive.iter().collect();
+    /// A listing would not tell: threads start and are added while it is read.
+    fn remove_ended(&mut self) {
+        self.refused.retain(|tid| thread_clock_ns(*tid).is_some());
         let mut ended = Vec::new();
         for (tid, armed) in &mut self.armed {
-            match thread_clock_ns(*tid).filter(|_| alive.contains(tid)) {
+            match thread_clock_ns(*tid) {
                 Some(now) if now >= armed.clock_ns => armed.clock_ns = now,
                 _ => ended.push(*tid),
             }
@@ -263,21 +286,6 @@ impl Threads {
     fn retire(&mut self, armed: &Armed) {
         self.ended_ns += armed.clock_ns.saturating_sub(armed.clock_at_start_ns);
         self.free.push(armed.slot);
-    }
-
-    /// The calling thread ends: expiries that no tick delivered become one record.
-    fn end(&mut self, tid: i32) {
-        let Some(mut armed) = self.armed.remove(&tid) else {
-            return;
-        };
-        armed.clock_ns = thread_clock_ns(tid).unwrap_or(armed.clock_ns);
-        let due = armed.due(armed.clock_ns, self.period_ns);
-        armed.timer.delete();
-        let missed = due.saturating_sub(armed.delivered()) as u32;
-        if missed > 0 && handler::push(&[BETWEEN_TICKS], missed, 0) {
-            COUNTERS.between_ticks.add(u64::from(missed));
-        }
-        self.retire(&armed);
     }
 
     fn take_unsampled(&mut self) -> Unsampled {
@@ -346,26 +354,5 @@ impl Armed {
     /// Expiries that the handler was told of.
     fn delivered(&self) -> u64 {
         TABLE[self.slot as usize].expiries.load(Ordering::Relaxed)
-    }
-}
-
-/// The calling thread starts.
-fn started(stack: impl FnOnce() -> Range<usize>) {
-    if !ARMED.load(Ordering::Relaxed) {
-        return;
-    }
-    let stack = stack();
-    if let Some(threads) = threads().as_mut() {
-        threads.add(timer::own_tid(), stack);
-    }
-}
-
-/// The calling thread ends.
-fn ended() {
-    if !ARMED.load(Ordering::Relaxed) {
-        return;
-    }
-    if let Some(threads) = threads().as_mut() {
-        threads.end(timer::own_tid());
     }
 }

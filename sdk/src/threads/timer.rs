@@ -104,6 +104,7 @@ pub(crate) fn monotonic_ns() -> u64 {
 }
 
 /// The kernel's id of the calling thread.
+#[cfg(feature = "thread-hook")]
 pub(crate) fn own_tid() -> i32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
