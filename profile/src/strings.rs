@@ -17,6 +17,9 @@ impl StrId {
     }
 }
 
+/// Strings of up to this many bytes are copied as this many: most names of functions.
+pub(crate) const SHORT: usize = 32;
+
 /// A table of byte strings. Bytes, not `str`: profiles in the field carry names that are not UTF-8,
 /// and these must survive.
 #[derive(Clone, PartialEq, Eq)]
@@ -98,6 +101,22 @@ impl Strings {
             self.offsets.push(self.bytes.len() as u32);
         }
         id
+    }
+
+    /// Like [`push`](Self::push) of the first `len` bytes: a copy of fixed length needs no call.
+    #[inline(always)]
+    pub(crate) fn push_short(&mut self, bytes: &[u8; SHORT], len: usize) {
+        let start = self.bytes.len();
+        match u32::try_from(start + len) {
+            Ok(end) if len <= bytes.len() => {
+                self.bytes.extend_from_slice(bytes);
+                self.bytes.truncate(start + len);
+                self.offsets.push(end);
+            }
+            _ => {
+                self.push(&bytes[..len.min(bytes.len())]);
+            }
+        }
     }
 
     pub(crate) fn reserve(&mut self, strings: usize, bytes: usize) {

@@ -5,7 +5,7 @@ use crate::error::DecodeError;
 use crate::fields as f;
 use crate::limits::Limits;
 use crate::model::{Function, LabelSets, Line, Lists, Mapping};
-use crate::strings::{StrId, Strings};
+use crate::strings::{SHORT, StrId, Strings};
 
 use super::ids::Ids;
 use super::wire::{Fault, Reader};
@@ -197,9 +197,10 @@ impl Columns {
             empty_labels: 0,
             string_check: StringCheck::default(),
         };
-        columns
-            .strings
-            .reserve(census.strings as usize + 1, census.string_bytes as usize);
+        columns.strings.reserve(
+            census.strings as usize + 1,
+            census.string_bytes as usize + SHORT,
+        );
         columns.line_offsets.push(0);
         columns.stacks.offsets.push(0);
         columns

@@ -281,7 +281,12 @@ impl Columns {
         if self.strings.is_empty() && !bytes.is_empty() {
             return Err(body.fault("the first string is not empty"));
         }
-        self.strings.push(bytes);
+        match body.next_bytes() {
+            Some(next) if bytes.len() <= next.len() => self.strings.push_short(next, bytes.len()),
+            _ => {
+                self.strings.push(bytes);
+            }
+        }
         Ok(())
     }
 

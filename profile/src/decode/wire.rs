@@ -56,6 +56,12 @@ impl<'a> Reader<'a> {
         self.bytes.get(self.pos..self.end).unwrap_or_default()
     }
 
+    /// As many bytes of the input from here on, be they of this message or behind it.
+    #[inline(always)]
+    pub fn next_bytes<const N: usize>(&self) -> Option<&'a [u8; N]> {
+        self.bytes.get(self.pos..)?.first_chunk()
+    }
+
     #[inline(always)]
     pub fn varint(&mut self) -> Result<u64, Fault> {
         match self.bytes.get(self.pos) {
