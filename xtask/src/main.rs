@@ -107,7 +107,7 @@ fn storm() -> Result<(), String> {
         let lines = steps::lines_of(
             "env",
             &[
-                "PILOTLIGHT_STORM_SECONDS=75",
+                "PILOTLIGHT_STORM_SECONDS=40",
                 "cargo",
                 "test",
                 "--release",
@@ -122,9 +122,9 @@ fn storm() -> Result<(), String> {
         )?;
         let counts = lines
             .iter()
-            .filter_map(|line| line.split_once("delivered="));
+            .filter_map(|line| line.split_once("Stats { delivered: "));
         delivered += counts
-            .filter_map(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok())
+            .filter_map(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok())
             .sum::<u64>();
     }
     let verdict = if delivered >= 10_000_000 {
