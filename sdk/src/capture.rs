@@ -9,6 +9,7 @@ use pilotlight_unwind::Module;
 
 use crate::aggregate::{Aggregate, Frame};
 use crate::engine::{self, Engine};
+use crate::kind::Kind;
 use crate::{Error, symbols};
 
 pub(crate) use crate::Error as CaptureError;
@@ -44,7 +45,7 @@ impl Capture {
     /// When pilotlight does not run in this process.
     pub fn begin() -> Result<Capture, Error> {
         let engine = engine::current()?;
-        let id = engine.begin()?;
+        let id = engine.begin(Kind::Cpu)?;
         Ok(Capture {
             engine,
             id: Some(id),

@@ -12,6 +12,7 @@ use pilotlight_unwind::{Module, Modules};
 
 use crate::aggregate::{Aggregate, Frame};
 use crate::config::Config;
+use crate::kind::{Kind, Kinds};
 use crate::modules::{LoaderCounts, Snapshot, loaded, loader_counts};
 use crate::ring::Ring;
 use crate::stats::COUNTERS;
@@ -49,12 +50,31 @@ pub(crate) struct Engine {
 
 #[derive(Default)]
 struct State {
-    captures: HashMap<u64, Aggregate>,
-    /// Timers run.
-    armed: bool,
+    captures: HashMap<u64, Running>,
+    /// What is sampled now.
+    armed: Kinds,
     /// The ring was drained this often since armed.
     drains: u64,
     stop: bool,
+}
+
+/// A capture in progress.
+struct Running {
+    kind: Kind,
+    aggregate: Aggregate,
+}
+
+impl State {
+    /// What captures want to be sampled.
+    fn wanted(&self) -> Kinds {
+        self.captures.values().map(|running| running.kind).collect()
+    }
+
+    fn of_kind(&mut self, kind: Kind) -> impl Iterator<Item = &mut Aggregate> {
+        let all = self.captures.values_mut();
+        all.filter(move |running| running.kind == kind)
+            .map(|running| &mut running.aggregate)
+    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -140,14 +160,15 @@ impl Engine {
         self.process != std::process::id()
     }
 
-    /// Begins a capture; returns when timers run.
-    pub(crate) fn begin(&self) -> Result<u64, Error> {
+    /// Begins a capture; returns when what it samples is sampled.
+    pub(crate) fn begin(&self, kind: Kind) -> Result<u64, Error> {
         let id = self.next_capture.fetch_add(1, Ordering::Relaxed);
         let mut state = lock(&self.state);
-        state.captures.insert(id, Aggregate::new(self.budget_bytes));
+        let aggregate = Aggregate::new(self.budget_bytes);
+        state.captures.insert(id, Running { kind, aggregate });
         self.changed.notify_all();
         let deadline = Instant::now() + PATIENCE;
-        while !state.armed {
+        while !state.armed.has(kind) {
             if state.stop || Instant::now() > deadline {
                 let stopped = state.stop;
                 state.captures.remove(&id);
@@ -172,14 +193,18 @@ impl Engine {
         // A drain may be under way that began before the call: wait for the one after it.
         let enough = state.drains + 2;
         let deadline = Instant::now() + PATIENCE;
-        while state.armed && !state.stop && state.drains < enough && Instant::now() < deadline {
+        while !state.armed.is_empty()
+            && !state.stop
+            && state.drains < enough
+            && Instant::now() < deadline
+        {
             self.changed.notify_all();
             state = self.wait(state, TICK);
         }
-        let aggregate = state.captures.remove(&id);
+        let running = state.captures.remove(&id);
         drop(state);
         self.changed.notify_all();
-        aggregate.unwrap_or_else(|| Aggregate::new(0))
+        running.map_or_else(|| Aggregate::new(0), |running| running.aggregate)
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>, limit: Duration) -> MutexGuard<'a, State> {
@@ -202,6 +227,8 @@ struct Generation {
 /// What the background thread owns.
 struct Background {
     engine: Arc<Engine>,
+    /// What is sampled now.
+    armed: Kinds,
     generations: Vec<Generation>,
     counts: LoaderCounts,
     frames: Vec<u64>,
@@ -218,6 +245,7 @@ impl Background {
     fn new(engine: Arc<Engine>) -> Background {
         Background {
             engine,
+            armed: Kinds::NONE,
             generations: Vec::new(),
             counts: LoaderCounts::default(),
             frames: Vec::new(),
@@ -231,18 +259,22 @@ impl Background {
         while self.wait_for_capture() {
             self.refresh_modules();
             handler::arm(self.engine.max_depth);
-            threads::arm(self.engine.period);
-            self.set_armed(true);
             while self.tick() {}
-            threads::disarm();
+            self.sample(Kinds::NONE);
             handler::disarm();
             self.drain();
-            self.set_armed(false);
         }
     }
 
-    fn set_armed(&self, armed: bool) {
-        lock(&self.engine.state).armed = armed;
+    /// Samples this from now on, and nothing else.
+    fn sample(&mut self, wanted: Kinds) {
+        let armed = std::mem::replace(&mut self.armed, wanted);
+        match (armed.has(Kind::Cpu), wanted.has(Kind::Cpu)) {
+            (false, true) => threads::arm(self.engine.period),
+            (true, false) => threads::disarm(),
+            _ => {}
+        }
+        lock(&self.engine.state).armed = wanted;
         self.engine.changed.notify_all();
     }
 
@@ -268,21 +300,30 @@ impl Background {
 
     /// One round of work; false when no capture is left.
     fn tick(&mut self) -> bool {
-        {
+        let wanted = {
             let mut state = lock(&self.engine.state);
-            if state.stop || state.captures.is_empty() {
-                // A capture that begins now waits until timers run again.
-                state.armed = false;
+            let wanted = state.wanted();
+            if state.stop || wanted.is_empty() {
+                // A capture that begins now waits until it is sampled again.
+                state.armed = Kinds::NONE;
                 return false;
             }
-            drop(self.engine.wait(state, TICK));
+            if wanted == self.armed {
+                drop(self.engine.wait(state, TICK));
+            } else {
+                state.armed = wanted.and(self.armed);
+            }
+            wanted
+        };
+        if wanted != self.armed {
+            self.sample(wanted);
         }
         if loader_counts() != self.counts
             || (self.refreshed.elapsed() >= STALE_PAUSE && handler::take_stale())
         {
             self.refresh_modules();
         }
-        if Instant::now() >= self.next_scan {
+        if self.armed.has(Kind::Cpu) && Instant::now() >= self.next_scan {
             let began = Instant::now();
             threads::scan();
             self.next_scan = Instant::now() + began.elapsed() * SCAN_SHARE;
@@ -317,9 +358,9 @@ impl Background {
     fn drain(&mut self) {
         let mut state = lock(&self.engine.state);
         // Without a capture nobody could be told: what is counted is what some profile shows.
-        let unsampled = match state.captures.is_empty() {
-            true => threads::Unsampled::default(),
-            false => threads::take_unsampled(),
+        let unsampled = match state.wanted().has(Kind::Cpu) {
+            true => threads::take_unsampled(),
+            false => threads::Unsampled::default(),
         };
         let lost = COUNTERS.expiries_lost.get();
         let dropped = lost - std::mem::replace(&mut self.lost, lost);
@@ -333,11 +374,14 @@ impl Background {
             let Some(generation) = generation else {
                 continue;
             };
-            for aggregate in state.captures.values_mut() {
-                aggregate.add(
+            for running in state.captures.values_mut() {
+                if !running.kind.takes(header.record) {
+                    continue;
+                }
+                running.aggregate.add(
                     &self.frames,
                     header.truncated,
-                    u64::from(header.weight),
+                    header.weight,
                     &generation.modules,
                     &generation.known,
                     generation.number,
@@ -349,7 +393,7 @@ impl Background {
             (Frame::Blocked, unsampled.blocked),
             (Frame::Dropped, dropped),
         ] {
-            for aggregate in state.captures.values_mut().filter(|_| expiries > 0) {
+            for aggregate in state.of_kind(Kind::Cpu).filter(|_| expiries > 0) {
                 aggregate.add_pseudo(frame, expiries);
             }
         }

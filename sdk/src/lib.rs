@@ -44,6 +44,7 @@
 //! | `engine` | the background thread: arms timers while somebody captures, drains the ring |
 //! | `threads` | which threads there are, their timers, the account of their CPU time |
 //! | `handler` | what runs in the signal; its README lists what that may do |
+//! | `kind` | what a capture samples, what a record is |
 //! | `ring` | from handlers to the background thread |
 //! | `modules` | snapshot of what is loaded |
 //! | `aggregate` | samples added up by stack |
@@ -64,6 +65,7 @@ mod handler;
 pub mod http;
 #[cfg(feature = "hyper")]
 pub mod hyper;
+mod kind;
 mod modules;
 mod ring;
 mod stats;

@@ -8,7 +8,10 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Words before the frames of a record.
+use crate::kind::Record;
+
+/// Words before the frames of a record: the first says, from its highest bit on, committed (1),
+/// truncated (1), kind (6), unused (8), generation (32), words in all (16); the second is the weight.
 const HEADER_WORDS: usize = 2;
 /// Set in the first word once a record is whole.
 const COMMITTED: u64 = 1 << 63;
@@ -16,8 +19,10 @@ const COMMITTED: u64 = 1 << 63;
 /// What a record says besides its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Timer expiries that this record stands for.
-    pub(crate) weight: u32,
+    /// What this is a sample of.
+    pub(crate) record: Record,
+    /// What it stands for, in the unit of [`Record`].
+    pub(crate) weight: u64,
     /// Generation of the module snapshot that the frames belong to.
     pub(crate) generation: u32,
     /// The stack goes on behind the last frame.
@@ -61,13 +66,16 @@ impl Ring {
         let Some(start) = self.reserve(length) else {
             return false;
         };
-        let second = u64::from(header.generation) << 32 | u64::from(header.weight);
-        self.word(start + 1).store(second, Ordering::Relaxed);
+        self.word(start + 1).store(header.weight, Ordering::Relaxed);
         for (at, frame) in frames.iter().enumerate() {
             self.word(start + HEADER_WORDS + at)
                 .store(*frame, Ordering::Relaxed);
         }
-        let first = COMMITTED | u64::from(header.truncated) << 62 | length as u64;
+        let first = COMMITTED
+            | u64::from(header.truncated) << 62
+            | (header.record as u64) << 56
+            | u64::from(header.generation) << 16
+            | length as u64;
         self.word(start).store(first, Ordering::Release);
         true
     }
@@ -97,8 +105,8 @@ impl Ring {
         if first & COMMITTED == 0 {
             return None;
         }
-        let length = (first & 0xffff_ffff) as usize;
-        let second = self.word(tail + 1).load(Ordering::Relaxed);
+        let length = (first & 0xffff) as usize;
+        let weight = self.word(tail + 1).load(Ordering::Relaxed);
         frames.clear();
         frames
             .extend((HEADER_WORDS..length).map(|at| self.word(tail + at).load(Ordering::Relaxed)));
@@ -109,8 +117,9 @@ impl Ring {
         self.tail
             .store(tail.wrapping_add(length), Ordering::Release);
         Some(Header {
-            weight: second as u32,
-            generation: (second >> 32) as u32,
+            record: Record::from_number((first >> 56 & 0x3f) as u8),
+            weight,
+            generation: (first >> 16) as u32,
             truncated: first >> 62 & 1 == 1,
         })
     }
@@ -121,8 +130,9 @@ mod tests {
     use super::*;
 
     const HEADER: Header = Header {
-        weight: 3,
-        generation: 7,
+        record: Record::Wall,
+        weight: 3 << 40,
+        generation: 0xffff_fff7,
         truncated: true,
     };
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use pilotlight_unwind::{End, Registers, unwind};
 
+use crate::kind::Record;
 use crate::modules::Snapshot;
 use crate::ring::{Header, Ring};
 use crate::stats::COUNTERS;
@@ -165,7 +166,8 @@ pub(crate) fn take_stale() -> bool {
 pub(crate) fn push(frames: &[u64], weight: u32, generation: u32) -> bool {
     let ring = RING.load(Ordering::Acquire);
     let header = Header {
-        weight,
+        record: Record::Cpu,
+        weight: u64::from(weight),
         generation,
         truncated: false,
     };
@@ -291,7 +293,8 @@ unsafe fn sample(slot: u32, weight: u32, context: *const libc::ucontext_t) {
         *frame -= u64::from(!unwound.is_exact(at));
     }
     let header = Header {
-        weight,
+        record: Record::Cpu,
+        weight: u64::from(weight),
         generation: snapshot.generation,
         truncated: unwound.end == End::Truncated,
     };

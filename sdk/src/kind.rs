@@ -1,0 +1,82 @@
+//! What a capture samples, and what a record is a sample of.
+
+/// What a capture samples while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Time on a CPU, by timers on each thread's CPU clock.
+    Cpu,
+}
+
+/// What a record in the ring is a sample of; its number in the ring.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// CPU time; weighs timer expiries.
+    Cpu = 0,
+    /// A thread as it was met while it ran; weighs nanoseconds.
+    Wall = 1,
+}
+
+impl Record {
+    /// The inverse of `as u8`; numbers that no record has read as CPU time.
+    pub(crate) fn from_number(number: u8) -> Record {
+        match number {
+            1 => Record::Wall,
+            _ => Record::Cpu,
+        }
+    }
+}
+
+impl Kind {
+    /// Captures of this kind count such records.
+    pub(crate) fn takes(self, record: Record) -> bool {
+        match self {
+            Kind::Cpu => record == Record::Cpu,
+        }
+    }
+}
+
+/// A set of kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kinds(u8);
+
+impl Kinds {
+    pub(crate) const NONE: Kinds = Kinds(0);
+
+    pub(crate) fn has(self, kind: Kind) -> bool {
+        self.0 >> kind as u8 & 1 == 1
+    }
+
+    /// What is in both.
+    pub(crate) fn and(self, other: Kinds) -> Kinds {
+        Kinds(self.0 & other.0)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self == Kinds::NONE
+    }
+}
+
+impl FromIterator<Kind> for Kinds {
+    fn from_iter<T: IntoIterator<Item = Kind>>(kinds: T) -> Kinds {
+        let bits = kinds.into_iter().map(|kind| 1 << kind as u8);
+        Kinds(bits.fold(0, |all, bit| all | bit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_kinds_has_what_was_put_in() {
+        let both: Kinds = [Kind::Cpu, Kind::Cpu].into_iter().collect();
+        assert!(both.has(Kind::Cpu) && !both.is_empty());
+        assert!(Kinds::NONE.is_empty() && both.and(Kinds::NONE).is_empty());
+        for record in [Record::Cpu, Record::Wall] {
+            assert_eq!(Record::from_number(record as u8), record);
+            assert_eq!(Kind::Cpu.takes(record), record == Record::Cpu);
+        }
+    }
+}
