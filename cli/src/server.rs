@@ -27,6 +27,9 @@ pub fn config(settings: &Settings) -> Config {
     let mut config = Config::new(&settings.data);
     config.listen = settings.listen;
     config.allow_public = settings.allow_public;
+    config.limits = settings.server.limits.clone();
+    config.ingest = settings.server.ingest.clone();
+    config.maintenance = Some(settings.server.retention.clone());
     config
 }
 

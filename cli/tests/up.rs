@@ -168,13 +168,33 @@ fn a_bad_file_lists_its_problems_and_exits_with_2() {
     for (section, problem) in [
         (
             "server: {lisen: x}",
-            "server.lisen: unknown key; known here: listen, data_dir",
+            "server.lisen: unknown key; did you mean listen?",
         ),
         (
             "server: {listen: x}",
             "server.listen: \"x\" is not an address",
         ),
         ("server: []", "server: must be a mapping"),
+        (
+            "server: {ingest: {bytes_per_second: fast}}",
+            "server.ingest.bytes_per_second: \"fast\" is not a size",
+        ),
+        (
+            "server: {ingest: {sampling: [{selector: '{a=', keep_share: 0.5}]}}",
+            "server.ingest.sampling[0].selector: at byte",
+        ),
+        (
+            "server: {ingest: {sampling: [{keep_share: 1.5}]}}",
+            "server.ingest.sampling[0].keep_share: must be from 0 to 1",
+        ),
+        (
+            "server: {ingest: {sampling: [{keep_share: 0.5, keep_series: 0.5}]}}",
+            "server.ingest.sampling[0]: needs one of keep_share, keep_series and keep_profiles",
+        ),
+        (
+            "server: {retention: {max_age: 0s}}",
+            "server.retention.max_age: must be longer than 0",
+        ),
     ] {
         std::fs::write(&file, section).unwrap();
         let output = run(scratch.path(), &["up", "--config", "pilotlight.yaml"]);

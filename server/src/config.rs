@@ -8,6 +8,7 @@ use std::time::Duration;
 use pilotlight_profile::Limits;
 
 use crate::env::{Env, SystemEnv};
+use crate::ingest::policy::IngestRules;
 use crate::store::disk::Disk;
 use crate::store::maintain::Maintenance;
 
@@ -34,6 +35,8 @@ pub struct Config {
     pub extra_metrics: Option<Provider>,
     /// What a pushed profile may hold.
     pub limits: Limits,
+    /// Rates, windows of time and sampling of what is pushed.
+    pub ingest: IngestRules,
     /// How long the first push of a segment waits for others. Default 10 ms, at most 500 ms.
     pub linger: Duration,
     /// Bytes of bodies and open segment held at a time; above that pushes wait, then get 429.
@@ -62,6 +65,7 @@ impl Config {
             targets: None,
             extra_metrics: None,
             limits: Limits::default(),
+            ingest: IngestRules::default(),
             linger: Duration::from_millis(10),
             head_bytes: 64 << 20,
             cache_bytes: 64 << 20,

@@ -45,7 +45,12 @@ mod server;
 mod store;
 
 pub use config::{Config, Error};
+pub use pilotlight_profile::Limits;
+
 pub use env::{Env, SystemEnv};
+pub use ingest::policy::{IngestRules, Keep, Rule, SAMPLED_LABEL};
+pub use ingest::series::LabelLimits;
+pub use query::selector::SelectorError;
 pub use server::{Running, Server};
 pub use store::disk::{Disk, LocalDisk};
 pub use store::maintain::Maintenance;

@@ -167,6 +167,14 @@ pub fn counters(text: &mut Text, metrics: &Metrics) {
         ),
         ("repaired", "Things repaired in accepted profiles."),
         ("refused", "Pushes refused."),
+        (
+            "limited",
+            "Pushes refused by a limit of ingest; also in refused.",
+        ),
+        (
+            "thinned",
+            "Profiles of which a sampling rule kept the totals only.",
+        ),
     ] {
         let of_kind = reasons.iter().filter(|((of, _), _)| *of == kind);
         let values: Vec<(&str, u64)> = of_kind.map(|((_, reason), n)| (*reason, *n)).collect();

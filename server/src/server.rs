@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::api::{self, App};
 use crate::config::{Config, Error};
+use crate::ingest::policy::Policy;
 use crate::ingest::writer::{Writer, WriterConfig};
 use crate::metrics::Metrics;
 use crate::query::engine::Engine;
@@ -179,9 +180,11 @@ fn app(config: &Config, disk: Arc<dyn Disk>) -> Arc<App> {
         recovering: Mutex::new(Some("not begun".to_owned())),
     };
     let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
+    let kept_for = config.maintenance.as_ref().and_then(|rules| rules.max_age);
     Arc::new(App {
         engine,
         writer,
+        policy: Policy::new(config.ingest.clone(), kept_for),
         progress: Progress::default(),
         env: config.env.clone(),
         limits: config.limits.clone(),

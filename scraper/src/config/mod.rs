@@ -5,7 +5,7 @@
 
 mod duration;
 mod jobs;
-mod reader;
+pub mod reader;
 mod size;
 
 pub use duration::{format_duration, parse_duration};

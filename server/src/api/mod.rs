@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::config::Provider;
 use crate::env::Env;
+use crate::ingest::policy::Policy;
 use crate::ingest::writer::Writer;
 use crate::query::engine::Engine;
 use crate::store::recover::Progress;
@@ -30,6 +31,8 @@ pub struct App {
     pub engine: Engine,
     /// Writes.
     pub writer: Arc<Writer>,
+    /// What is taken and what is thinned out.
+    pub policy: Policy,
     /// How far the start is.
     pub progress: Progress,
     /// Time.

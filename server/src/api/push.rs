@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::params::Params;
 use super::{ApiError, App};
 use crate::hash::Identity;
+use crate::ingest::policy::{self, Refusal, SAMPLED_LABEL};
 use crate::ingest::series::{self, Series, SeriesError};
 use crate::ingest::writer::{Ticket, WriteFailed};
 use crate::metrics::Metrics;
@@ -85,6 +86,9 @@ async fn accept(
         .metrics
         .received_bytes
         .fetch_add(body.len() as u64, Relaxed);
+    app.policy
+        .admit(body.len() as u64, app.env.now_ns())
+        .map_err(|refusal| not_now(app, &refusal))?;
     let more = (body.len() as u32 / 1024 + 1) * (DECODED_RATIO - 1);
     let more = more.min(app.budget_kib / 2);
     budget.merge(turn(&app.budget, more).await?);
@@ -117,7 +121,8 @@ fn request(app: &App, headers: &HeaderMap, params: &Params) -> Result<Request, A
     let series = params.get("series").ok_or_else(|| {
         ApiError::bad("parameter series is missing, such as series={service_name=\"checkout\"}")
     })?;
-    let series = series::parse(series, params.get("name")).map_err(|error| match error {
+    let series = series::parse(series, params.get("name"), app.policy.labels());
+    let series = series.map_err(|error| match error {
         SeriesError::Syntax(message) => ApiError::bad(message),
         SeriesError::Limit(message) => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, message),
     })?;
@@ -211,6 +216,9 @@ async fn read_body(
 struct Notes {
     decoded: Report,
     missing_time: bool,
+    future_time: bool,
+    /// Only totals are kept: the rule, and the samples left out.
+    thinned: Option<(&'static str, u64)>,
     service_added: bool,
 }
 
@@ -222,8 +230,12 @@ fn take(app: &App, request: &Request, body: &[u8]) -> Result<(Ticket, Notes), Ap
             return Ok((ticket, Notes::default()));
         }
     }
+    let series_id = Identity::of(&[b"series", &labels]);
+    app.policy
+        .series(series_id, request.received_ns)
+        .map_err(|refusal| not_now(app, &refusal))?;
     let decoded = decode(body, Mode::Tolerant, &app.limits).map_err(|error| refused(&error))?;
-    let profile = decoded.profile;
+    let mut profile = decoded.profile;
     let missing_time = profile.time_ns <= 0;
     let (time_ns, timed) = match request.from_ns {
         _ if !missing_time => (profile.time_ns, true),
@@ -244,10 +256,24 @@ fn take(app: &App, request: &Request, body: &[u8]) -> Result<(Ticket, Notes), Ap
         None if !timed => 0,
         None => Identity::of(&[b"content", body, &labels, &time_ns.to_le_bytes()]),
     };
+    let (stored_ns, future_time) = app
+        .policy
+        .time(time_ns, request.received_ns)
+        .map_err(|refusal| not_now(app, &refusal))?;
+    let mut labels = request.series.labels.clone();
+    let rule = app
+        .policy
+        .thinned(&labels, series_id, request.received_ns, app.env.random());
+    let thinned = rule.map(|rule| (rule, profile.samples.len() as u64));
+    if thinned.is_some() {
+        profile = policy::totals(&profile);
+        labels.push((SAMPLED_LABEL.to_owned(), "true".to_owned()));
+        labels.sort();
+    }
     let pushed = Pushed {
-        labels: request.series.labels.clone(),
+        labels,
         name: request.series.name.clone(),
-        time_ns,
+        time_ns: stored_ns,
         duration_ns,
         id,
     };
@@ -258,9 +284,44 @@ fn take(app: &App, request: &Request, body: &[u8]) -> Result<(Ticket, Notes), Ap
         Notes {
             decoded: decoded.report,
             missing_time,
+            future_time,
+            thinned,
             service_added,
         },
     ))
+}
+
+fn not_now(app: &App, refusal: &Refusal) -> ApiError {
+    match *refusal {
+        Refusal::Rate {
+            what,
+            per_second,
+            retry_s,
+        } => {
+            app.engine.metrics.reason("limited", what, 1);
+            let message = format!(
+                "more than {per_second} {what} a second, the limit of this server \
+                 ({what}_per_second); nothing of this push is stored, send it again in {retry_s} s"
+            );
+            ApiError::new(StatusCode::TOO_MANY_REQUESTS, message).retry(retry_s)
+        }
+        Refusal::Series { limit } => {
+            app.engine.metrics.reason("limited", "series", 1);
+            let message = format!(
+                "a new series, and {limit} pushed within the last hour already, which is the limit \
+                 of this server (series_limit); use fewer label values, or raise it"
+            );
+            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, message)
+        }
+        Refusal::TooOld { age_s, limit_s } => {
+            app.engine.metrics.reason("limited", "too_old", 1);
+            let message = format!(
+                "the profile is {age_s} s old and this server keeps {limit_s} s: it would be \
+                 deleted at once; check the clock of its sender, or raise the retention"
+            );
+            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, message)
+        }
+    }
 }
 
 fn series_bytes(series: &Series) -> Vec<u8> {
@@ -338,9 +399,14 @@ fn answer(metrics: &Metrics, ticket: &Ticket, notes: &Notes) -> Value {
         .dropped()
         .for_each(|(reason, count)| dropped.add(reason, count));
     repaired.add("missing_time", notes.missing_time.into());
+    repaired.add("future_time", notes.future_time.into());
     repaired.add("missing_service_name", notes.service_added.into());
     dropped.add("negative_value", negative);
     dropped.add("zero_value", zero);
+    if let Some((rule, left_out)) = notes.thinned {
+        metrics.reason("thinned", rule, 1);
+        dropped.add("sampling_rule", left_out);
+    }
     json!({
         "accepted_samples": samples,
         "repaired": repaired.map,

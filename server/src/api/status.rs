@@ -72,6 +72,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
         "write_errors": load(&metrics.write_errors),
         "merges": load(&metrics.merges),
         "remembered_pushes": remembered,
+        "active_series": app.policy.active_series(),
         "head_bytes": head_bytes,
         "cache": { "bytes": cache_bytes, "hits": hits, "misses": misses },
         "partial": coverage.partial,
@@ -121,6 +122,12 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
             "pilotlight_remembered_pushes",
             "Identities remembered.",
             remembered as f64,
+        ),
+        (
+            "gauge",
+            "pilotlight_active_series",
+            "Series that pushed lately, where they are limited.",
+            app.policy.active_series() as f64,
         ),
         (
             "gauge",

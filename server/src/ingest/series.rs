@@ -3,12 +3,29 @@
 use crate::query::selector::parse_labels;
 use crate::segment::Labels;
 
-/// Labels a series may have.
-const MAX_LABELS: usize = 64;
-/// Bytes of a label's name.
+/// Bytes of a profile's name.
 const MAX_NAME: usize = 256;
-/// Bytes of a label's value.
-const MAX_VALUE: usize = 4096;
+
+/// What a label set may be.
+#[derive(Debug, Clone)]
+pub struct LabelLimits {
+    /// Labels of a series. Default 64.
+    pub count: usize,
+    /// Bytes of a label's name. Default 256.
+    pub name_bytes: usize,
+    /// Bytes of a label's value. Default 4,096.
+    pub value_bytes: usize,
+}
+
+impl Default for LabelLimits {
+    fn default() -> Self {
+        Self {
+            count: 64,
+            name_bytes: 256,
+            value_bytes: 4096,
+        }
+    }
+}
 
 /// A series as pushed.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,7 +51,11 @@ pub enum SeriesError {
 ///
 /// # Errors
 /// With a text for the sender.
-pub fn parse(series: &str, name: Option<&str>) -> Result<Series, SeriesError> {
+pub fn parse(
+    series: &str,
+    name: Option<&str>,
+    limits: &LabelLimits,
+) -> Result<Series, SeriesError> {
     let mut labels = parse_labels(series).map_err(|error| {
         SeriesError::Syntax(format!(
             "parameter series, {error}; write it like {{service_name=\"checkout\",pod=\"a\"}}"
@@ -61,7 +82,7 @@ pub fn parse(series: &str, name: Option<&str>) -> Result<Series, SeriesError> {
     }
     // An empty label is the same as no label, as in Prometheus.
     labels.retain(|(_, value)| !value.is_empty());
-    check(&labels)?;
+    check(&labels, limits)?;
     let service_added = !labels.iter().any(|(label, _)| label == "service_name");
     if service_added {
         labels.push(("service_name".to_owned(), "unknown_service".to_owned()));
@@ -74,11 +95,16 @@ pub fn parse(series: &str, name: Option<&str>) -> Result<Series, SeriesError> {
     })
 }
 
-fn check(labels: &Labels) -> Result<(), SeriesError> {
-    if labels.len() > MAX_LABELS {
+fn check(labels: &Labels, limits: &LabelLimits) -> Result<(), SeriesError> {
+    let LabelLimits {
+        count,
+        name_bytes,
+        value_bytes,
+    } = *limits;
+    if labels.len() > count {
         let n = labels.len();
         return Err(SeriesError::Limit(format!(
-            "{n} labels, the limit is {MAX_LABELS}"
+            "{n} labels, the limit is {count}"
         )));
     }
     for (name, value) in labels {
@@ -87,10 +113,16 @@ fn check(labels: &Labels) -> Result<(), SeriesError> {
                 "label name {name}: no : is allowed"
             )));
         }
-        if name.len() > MAX_NAME || value.len() > MAX_VALUE {
+        // The server's own words about a series, such as that a sampling rule thinned it out.
+        if name == super::policy::SAMPLED_LABEL {
+            return Err(SeriesError::Syntax(format!(
+                "label {name} is the server's own: leave it out"
+            )));
+        }
+        if name.len() > name_bytes || value.len() > value_bytes {
             return Err(SeriesError::Limit(format!(
-                "label {} is too long: the limits are {MAX_NAME} bytes for the name and \
-                 {MAX_VALUE} for the value",
+                "label {} is too long: the limits are {name_bytes} bytes for the name and \
+                 {value_bytes} for the value",
                 name.chars().take(80).collect::<String>()
             )));
         }
@@ -104,7 +136,12 @@ mod tests {
 
     #[test]
     fn a_series_gets_a_service_and_a_name() {
-        let series = parse(r#"{pod="a",__name__="heap",gone=""}"#, None).unwrap();
+        let series = parse(
+            r#"{pod="a",__name__="heap",gone=""}"#,
+            None,
+            &LabelLimits::default(),
+        )
+        .unwrap();
         assert_eq!(series.name, "heap");
         assert!(series.service_added);
         let names: Vec<&str> = series
@@ -113,7 +150,12 @@ mod tests {
             .map(|(name, _)| name.as_str())
             .collect();
         assert_eq!(names, ["pod", "service_name"]);
-        assert_eq!(parse("{}", Some("cpu")).unwrap().name, "cpu");
+        assert_eq!(
+            parse("{}", Some("cpu"), &LabelLimits::default())
+                .unwrap()
+                .name,
+            "cpu"
+        );
     }
 
     #[test]
@@ -123,15 +165,19 @@ mod tests {
             ("{}", ""),
             ("{}", "a:b"),
             (r#"{a:b="c"}"#, "cpu"),
+            (r#"{__sampled__="true"}"#, "cpu"),
         ] {
             assert!(
-                matches!(parse(series, Some(name)), Err(SeriesError::Syntax(_))),
+                matches!(
+                    parse(series, Some(name), &LabelLimits::default()),
+                    Err(SeriesError::Syntax(_))
+                ),
                 "{series}"
             );
         }
         let long = format!(r#"{{a="{}"}}"#, "x".repeat(5000));
         assert!(matches!(
-            parse(&long, Some("cpu")),
+            parse(&long, Some("cpu"), &LabelLimits::default()),
             Err(SeriesError::Limit(_))
         ));
     }

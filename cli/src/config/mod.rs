@@ -1,20 +1,33 @@
 //! `pilotlight.yaml`, and what the command line says over it.
 
+mod ingest;
+
 use crate::args::Place;
 use crate::fail::Failure;
 use crate::text;
+use pilotlight_scraper::config::reader::{Problems, Section};
 use pilotlight_scraper::{Config, ScrapeConfig};
+use pilotlight_server::{IngestRules, Limits, Maintenance};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Where the server listens and keeps its data.
-#[derive(Debug)]
+/// Where the server listens and keeps its data, and what it takes.
 pub struct Settings {
     pub listen: SocketAddr,
     pub data: PathBuf,
     pub allow_public: bool,
     pub jobs: Vec<ScrapeConfig>,
+    /// The rest of the section `server`.
+    pub server: ServerRules,
+}
+
+/// What the server takes and how long it keeps that.
+#[derive(Default)]
+pub struct ServerRules {
+    pub limits: Limits,
+    pub ingest: IngestRules,
+    pub retention: Maintenance,
 }
 
 /// Reads the file, if there is one; the command line wins.
@@ -25,6 +38,7 @@ pub fn settings(file: Option<&Path>, place: Place) -> Result<Settings, Failure> 
         data: PathBuf::from("pilotlight-data"),
         allow_public: place.allow_public,
         jobs: Vec::new(),
+        server: ServerRules::default(),
     };
     if let (Some(file), Some(config)) = (file, config) {
         for (_, section) in &config.sections {
@@ -65,29 +79,32 @@ fn refused(file: &Path, message: &str) -> Failure {
 }
 
 fn server_section(section: &Value, file: &Path, settings: &mut Settings) -> Result<(), Failure> {
-    let bad = |text: String| refused(file, &format!("{}:\n  server{text}", file.display()));
-    let map = section
-        .as_object()
-        .ok_or_else(|| bad(": must be a mapping".to_owned()))?;
-    for (key, value) in map {
-        let text = value
-            .as_str()
-            .ok_or_else(|| bad(format!(".{key}: must be a text")))?;
-        match key.as_str() {
-            "listen" => {
-                settings.listen = text.parse().map_err(|_| {
-                    bad(format!(
-                        ".listen: {text:?} is not an address; write it like 127.0.0.1:4040"
-                    ))
-                })?;
-            }
-            "data_dir" => settings.data = file.parent().unwrap_or(Path::new("")).join(text),
-            _ => {
-                return Err(bad(format!(
-                    ".{key}: unknown key; known here: listen, data_dir"
-                )));
-            }
+    let problems = Problems::default();
+    let mut server = Section::new("server", section, &problems);
+    if let Some(listen) = server.text("listen") {
+        match listen.parse() {
+            Ok(address) => settings.listen = address,
+            Err(_) => server.problem(
+                "listen",
+                format!("{listen:?} is not an address; write it like 127.0.0.1:4040"),
+            ),
         }
     }
-    Ok(())
+    if let Some(folder) = server.text("data_dir") {
+        settings.data = file.parent().unwrap_or(Path::new("")).join(folder);
+    }
+    let nothing = Value::Null;
+    let mut part = |key| {
+        let value = server.value(key).unwrap_or(&nothing);
+        Section::new(format!("server.{key}"), value, &problems)
+    };
+    ingest::read(part("ingest"), &mut settings.server);
+    ingest::read_retention(part("retention"), &mut settings.server);
+    server.finish(|_| None);
+    let problems = problems.into_vec();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let text = format!("{}:\n  {}", file.display(), problems.join("\n  "));
+    Err(refused(file, &text))
 }
