@@ -12,8 +12,6 @@ use crate::engine::{self, Engine};
 use crate::kind::Kind;
 use crate::{Error, symbols};
 
-pub(crate) use crate::Error as CaptureError;
-
 /// A capture in progress; dropped without [`Capture::finish`], it is thrown away.
 ///
 /// ```no_run
@@ -28,14 +26,6 @@ pub struct Capture {
     id: Option<u64>,
     began: Instant,
     began_at: SystemTime,
-}
-
-/// What `/debug/pprof/profile` holds while it waits.
-pub(crate) type Subscription = Capture;
-
-/// Begins a capture.
-pub(crate) fn subscribe() -> Result<Subscription, CaptureError> {
-    Capture::begin()
 }
 
 impl Capture {
@@ -79,9 +69,9 @@ impl Drop for Capture {
 /// # Errors
 /// When pilotlight does not run in this process.
 pub fn capture(duration: Duration) -> Result<Profile, Error> {
-    let subscription = subscribe()?;
+    let capture = Capture::begin()?;
     std::thread::sleep(duration);
-    Ok(subscription.finish())
+    Ok(capture.finish())
 }
 
 /// The function at an address of this process.

@@ -8,7 +8,7 @@ use crate::{Guard, engine, http};
 
 /// How to start. Environment variables override what the program says:
 /// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_LISTEN` (address or `none`),
-/// `PILOTLIGHT_FREQUENCY_HZ`.
+/// `PILOTLIGHT_FREQUENCY_HZ`, `PILOTLIGHT_HTTP_SWITCH` (`true`/`false`).
 ///
 /// ```no_run
 /// let _pilotlight = pilotlight::Config::new("checkout").frequency_hz(199).start()?;
@@ -22,6 +22,7 @@ pub struct Config {
     pub(crate) max_depth: usize,
     pub(crate) ring_bytes: usize,
     pub(crate) budget_bytes: usize,
+    pub(crate) http_switch: bool,
 }
 
 /// Samples per second of CPU time; prime, so as not to beat with periodic work.
@@ -42,6 +43,7 @@ impl Config {
             max_depth: MAX_DEPTH,
             ring_bytes: 2 << 20,
             budget_bytes: 64 << 20,
+            http_switch: false,
         }
     }
 
@@ -90,6 +92,14 @@ impl Config {
         self
     }
 
+    /// Whether `POST /debug/pprof/NAME?enable=1` may switch types of profiles on and off. Default
+    /// no: whoever can connect could change what this process spends.
+    #[must_use]
+    pub fn allow_http_switch(mut self, allowed: bool) -> Config {
+        self.http_switch = allowed;
+        self
+    }
+
     /// Starts. Sampling itself begins with the first capture; until then the cost is nothing but
     /// one sleeping thread, and one more that accepts connections.
     ///
@@ -104,6 +114,7 @@ impl Config {
         let listener = config.listen.as_deref().map(bind).transpose()?;
         // Stops again when there is no server.
         let mut guard = Guard::new(engine::start(&config)?);
+        http::allow_switch(config.http_switch);
         let server = listener.map(http::serve).transpose();
         guard.server = server.map_err(Error::Thread)?;
         Ok(guard)
@@ -111,18 +122,11 @@ impl Config {
 
     /// `None` when the environment switches everything off.
     fn overridden(mut self) -> Result<Option<Config>, Error> {
-        if let Some(text) = variable("PILOTLIGHT_ENABLED") {
-            match text.as_str() {
-                "true" | "1" | "on" | "yes" => {}
-                "false" | "0" | "off" | "no" => return Ok(None),
-                _ => {
-                    return Err(Error::variable(
-                        "PILOTLIGHT_ENABLED",
-                        &text,
-                        "true or false",
-                    ));
-                }
-            }
+        if flag("PILOTLIGHT_ENABLED")? == Some(false) {
+            return Ok(None);
+        }
+        if let Some(allowed) = flag("PILOTLIGHT_HTTP_SWITCH")? {
+            self.http_switch = allowed;
         }
         if let Some(text) = variable("PILOTLIGHT_FREQUENCY_HZ") {
             let wrong = |_| Error::variable("PILOTLIGHT_FREQUENCY_HZ", &text, "1 to 10000");
@@ -163,6 +167,18 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
+/// A variable that is true or false, if it is set.
+fn flag(name: &'static str) -> Result<Option<bool>, Error> {
+    let Some(text) = variable(name) else {
+        return Ok(None);
+    };
+    match text.as_str() {
+        "true" | "1" | "on" | "yes" => Ok(Some(true)),
+        "false" | "0" | "off" | "no" => Ok(Some(false)),
+        _ => Err(Error::variable(name, &text, "true or false")),
+    }
+}
+
 fn bind(address: &str) -> Result<TcpListener, Error> {
     TcpListener::bind(address).map_err(|cause| Error::Listen {
         address: address.to_string(),
@@ -200,6 +216,13 @@ pub enum Error {
     Thread(std::io::Error),
     /// The thread that arms timers did not answer.
     Stalled,
+    /// A type of profile cannot be taken or switched.
+    Profile {
+        /// Its name, as given.
+        name: String,
+        /// Why, and what to do.
+        why: String,
+    },
 }
 
 impl Error {
@@ -232,6 +255,7 @@ impl fmt::Display for Error {
             ),
             Error::Signal(cause) => write!(f, "cannot install a handler for SIGPROF: {cause}"),
             Error::Thread(cause) => write!(f, "cannot start a thread: {cause}"),
+            Error::Profile { name, why } => write!(f, "profile type `{name}`: {why}"),
             Error::Stalled => f.write_str("pilotlight's own thread got no CPU time for 10 s"),
         }
     }

@@ -57,7 +57,14 @@ pub async fn handle<B: HttpBody>(
         .stack_size(STACK)
         .spawn(move || {
             let query = parts.uri.query().unwrap_or_default();
-            let request = Request::new(parts.method.as_str(), parts.uri.path(), query);
+            let header = |name| {
+                parts
+                    .headers
+                    .get(name)
+                    .and_then(|value| value.to_str().ok())
+            };
+            let request = Request::new(parts.method.as_str(), parts.uri.path(), query)
+                .with_origin(header("origin"), header("host"));
             worker.run(respond(&request.with_body(&body)));
         });
     // The guard ends the capture should this future be dropped before the head is there.
@@ -240,6 +247,10 @@ impl Worker {
             Body::Stream(capture) => {
                 while let Some(chunk) = capture.next_chunk(|time| self.0.wait(time)) {
                     self.0.update(|state| state.chunks.push_back(chunk));
+                }
+                if capture.has_failed() {
+                    // Dropped as it is, it breaks the body off.
+                    return;
                 }
             }
         }

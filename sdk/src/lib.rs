@@ -49,6 +49,7 @@
 //! | `modules` | snapshot of what is loaded |
 //! | `aggregate` | samples added up by stack |
 //! | `capture`, `symbols` | stacks to a profile with names and lines |
+//! | `types` | the registry: which profiles there are, whether they are on, how they are taken |
 //! | [`http`] | `/debug/pprof/`, as pure functions and as a small server |
 //! | `stats` | what happened to every signal |
 
@@ -71,6 +72,7 @@ mod ring;
 mod stats;
 mod symbols;
 mod threads;
+mod types;
 
 use std::sync::Arc;
 
@@ -78,6 +80,7 @@ pub use capture::{Capture, capture};
 pub use config::{Config, Error};
 pub use pilotlight_profile::Profile;
 pub use stats::{Stats, stats};
+pub use types::{Kind, ProfileType, State, profile_types, set_enabled, take};
 
 /// Keeps profiling possible; dropping it ends the listener and the captures.
 #[derive(Debug)]

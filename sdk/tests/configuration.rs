@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+use std::time::Duration;
+
+use pilotlight::http::{Request, respond};
 use pilotlight::{Capture, Config, Error};
 
 /// Starts with one environment variable set.
@@ -41,6 +44,15 @@ fn environment_overrides_the_program_and_nonsense_is_refused() {
         refused.to_string(),
         "PILOTLIGHT_ENABLED is `perhaps`; it may be true or false"
     );
+
+    let switch = Request::new("POST", "/debug/pprof/profile", "enable=0");
+    for (value, status) in [("false", 403), ("true", 200)] {
+        let guard = start_under("PILOTLIGHT_HTTP_SWITCH", value).unwrap();
+        assert_eq!(respond(&switch).status, status);
+        drop(guard);
+    }
+    let refused = pilotlight::take("profile", Duration::ZERO).unwrap_err();
+    assert!(refused.to_string().contains("switched off"), "{refused}");
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn index_lists_each_profile_and_says_that_it_is_on() {
     http_support::start_sampler();
     let page = get(server(|_| {}).address(), "/debug/pprof/").text();
     for name in ["cmdline", "profile", "symbol"] {
-        let row = format!("<td><a href='{name}?debug=1'>{name}</a></td><td>on</td></tr>");
+        let row = format!("<td><a href='{name}?debug=1'>{name}</a></td><td>on</td><td>nothing");
         assert!(page.contains(&row), "{page}");
     }
 }

@@ -126,7 +126,9 @@ impl Connection<'_> {
 
     /// Whether the connection may go on.
     fn answer(&mut self, head: &Head, body: &[u8]) -> io::Result<bool> {
-        let request = Request::new(&head.method, &head.path, &head.query).with_body(body);
+        let request = Request::new(&head.method, &head.path, &head.query)
+            .with_origin(head.origin.as_deref(), head.host.as_deref())
+            .with_body(body);
         let mut response = respond(&request);
         let streams = matches!(response.body, Body::Stream(_));
         // HTTP/1.0 has no chunks: there the end of the connection is the end of the body.
@@ -190,7 +192,7 @@ impl Connection<'_> {
             self.stream
                 .write_all(&[size.as_bytes(), &chunk, b"\r\n"].concat())?;
         }
-        match (present, chunked) {
+        match (present && !capture.has_failed(), chunked) {
             (false, _) => Err(io::ErrorKind::ConnectionAborted.into()),
             (true, true) => self.stream.write_all(b"0\r\n\r\n"),
             (true, false) => Ok(()),
@@ -246,6 +248,7 @@ fn reason(status: u16) -> &'static str {
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
+        409 => "Conflict",
         411 => "Length Required",
         413 => "Request Entity Too Large",
         431 => "Request Header Fields Too Large",

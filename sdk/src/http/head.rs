@@ -15,6 +15,7 @@ pub(super) struct Head {
     /// The client waits for `100 Continue` before it sends the body.
     pub(super) expects_continue: bool,
     pub(super) host: Option<String>,
+    pub(super) origin: Option<String>,
 }
 
 /// Status and text of a refusal; the connection closes after it.
@@ -87,6 +88,7 @@ fn request_line(line: &str) -> Result<Head, Refusal> {
         content_length: 0,
         expects_continue: false,
         host: None,
+        origin: None,
     })
 }
 
@@ -136,6 +138,7 @@ fn header(
         "expect" => head.expects_continue = value.eq_ignore_ascii_case("100-continue"),
         "host" if head.host.is_some() => return Err(BAD),
         "host" => head.host = Some(value.to_string()),
+        "origin" => head.origin = Some(value.to_string()),
         _ => {}
     }
     Ok(())
@@ -191,6 +194,7 @@ mod tests {
                 content_length: 12,
                 expects_continue: true,
                 host: Some("h:1".into()),
+                origin: None,
             }
         );
     }

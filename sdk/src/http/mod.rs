@@ -17,6 +17,7 @@
 //! | module | job |
 //! |---|---|
 //! | `routes` | which path and method means what, statuses and texts |
+//! | `switch` | switching a type on and off |
 //! | `index` | the HTML page |
 //! | `symbol` | addresses to names |
 //! | `stream` | a running capture as a stream of chunks, with gzip keep-alive |
@@ -31,14 +32,19 @@ mod query;
 mod routes;
 mod server;
 mod stream;
+mod switch;
 mod symbol;
 
 use std::time::Duration;
 
+pub(crate) use query::form_value;
 pub use routes::respond;
 pub(crate) use server::serve;
 pub use server::{ServerHandle, serve_with};
 pub use stream::CaptureStream;
+pub(crate) use stream::running;
+pub(crate) use switch::allow as allow_switch;
+pub(crate) use symbol::reply as symbol_reply;
 
 /// One request, borrowed from its transport.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +58,8 @@ pub struct Request<'a> {
     pub query: &'a str,
     /// The whole body.
     pub body: &'a [u8],
+    /// A browser sends it for a page of another site: nothing is switched for such a one.
+    pub from_other_site: bool,
 }
 
 impl<'a> Request<'a> {
@@ -62,12 +70,22 @@ impl<'a> Request<'a> {
             path,
             query,
             body: &[],
+            from_other_site: false,
         }
     }
 
     /// A `GET` request.
     pub fn get(path: &'a str, query: &'a str) -> Self {
         Request::new("GET", path, query)
+    }
+
+    /// The same request with what its headers `Origin` and `Host` say.
+    pub fn with_origin(self, origin: Option<&str>, host: Option<&str>) -> Self {
+        let same = |origin: &str| origin.split_once("://").map(|(_, site)| site) == host;
+        Request {
+            from_other_site: origin.is_some_and(|origin| !same(origin)),
+            ..self
+        }
     }
 
     /// The same request with a body.

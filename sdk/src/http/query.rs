@@ -1,7 +1,7 @@
 //! Go's rules for query strings (`net/url`) and numbers (`strconv`), where clients can see them.
 
 /// First value of `key`, decoded; empty when it is absent, as Go's `FormValue` does.
-pub(super) fn form_value(query: &str, key: &str) -> Vec<u8> {
+pub(crate) fn form_value(query: &str, key: &str) -> Vec<u8> {
     query
         .split('&')
         .filter(|pair| !pair.contains(';'))

@@ -1,14 +1,13 @@
 //! Which path and method means what. Statuses, headers and texts are those of Go 1.26
-//! (`net/http/pprof/pprof.go`), with one difference: `symbol` takes POST, which `go tool pprof` sends
-//! and Go's own mux now refuses (golang/go#65791).
+//! (`net/http/pprof/pprof.go`), with two differences: `symbol` takes POST, which `go tool pprof` sends
+//! and Go's own mux now refuses (golang/go#65791), and `POST NAME?enable=1` switches.
+//!
+//! Which profiles there are, [`crate::types`] knows.
 
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use super::index::{self, Entry};
-use super::stream::{self, CaptureStream};
-use super::{Body, Request, Response, query, symbol};
-use crate::{capture, engine};
+use super::{Body, CaptureStream, Request, Response, index, query, switch};
+use crate::types::{self, Ask, Delta, Kind, Running, Source};
 
 const PREFIX: &str = "/debug/pprof/";
 
@@ -19,16 +18,17 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Answers one request. May block while names are resolved, so do not call it on an async worker.
 ///
-/// A CPU profile comes as [`Body::Stream`]: sampling starts before this returns, and each call of
-/// [`CaptureStream::next_chunk`] waits for the next bytes.
+/// What is sampled over a time comes as [`Body::Stream`]: sampling starts before this returns, and
+/// each call of [`CaptureStream::next_chunk`] waits for the next bytes.
 pub fn respond(request: &Request<'_>) -> Response {
     let Some(path) = query::decode(request.path, false) else {
         return Response::error(400, "Bad Request");
     };
     let path = String::from_utf8_lossy(&path);
     match path.strip_prefix(PREFIX) {
-        Some("symbol") if request.method == "POST" => symbol(request.body),
-        Some(name) if matches!(request.method, "GET" | "HEAD") => named(name, request),
+        Some("symbol") if request.method == "POST" => named("symbol", request, Some(request.body)),
+        Some(name) if switch::is_asked(request) => switch::respond(name, request),
+        Some(name) if matches!(request.method, "GET" | "HEAD") => named(name, request, None),
         None if !is_known_outside_prefix(&path) => not_found(),
         None if matches!(request.method, "GET" | "HEAD") => to_index(request.query),
         Some("symbol") => method_not_allowed("GET, HEAD, POST"),
@@ -36,82 +36,113 @@ pub fn respond(request: &Request<'_>) -> Response {
     }
 }
 
-fn named(name: &str, request: &Request<'_>) -> Response {
-    match name {
-        "" => Response::new(
-            200,
-            "text/html; charset=utf-8",
-            index::page(&entries()).into_bytes(),
-        ),
-        "cmdline" => Response::new(200, TEXT, cmdline()),
-        "profile" => profile(request),
-        "symbol" => symbol(request.query.as_bytes()),
-        _ => pprof_error(404, "Unknown profile"),
+fn named(name: &str, request: &Request<'_>, body: Option<&[u8]>) -> Response {
+    if name.is_empty() {
+        let page = index::page(&types::profile_types(), switch::is_allowed());
+        return Response::new(200, "text/html; charset=utf-8", page.into_bytes());
     }
-}
-
-fn profile(request: &Request<'_>) -> Response {
-    let seconds = query::seconds(request.query).min(MAX_SECONDS);
-    let body = if request.method == "HEAD" {
-        Ok(Body::Full(Vec::new()))
-    } else {
-        CaptureStream::start(Duration::from_secs(seconds)).map(Body::Stream)
+    let Some(source) = types::find(name) else {
+        return pprof_error(404, "Unknown profile");
     };
-    match body {
-        Ok(body) => {
-            let mut response = Response::new(200, "application/octet-stream", Vec::new());
-            response.headers.push((
-                "Content-Disposition",
-                "attachment; filename=\"profile\"".into(),
-            ));
-            Response { body, ..response }
-        }
-        Err(why) => pprof_error(500, &format!("Could not enable CPU profiling: {why}")),
-    }
-}
-
-fn symbol(input: &[u8]) -> Response {
-    Response::new(200, TEXT, symbol::reply(input, capture::resolve_symbol))
-}
-
-/// Arguments joined by NUL, without a last one.
-fn cmdline() -> Vec<u8> {
-    let arguments: Vec<_> = std::env::args_os().collect();
-    arguments
-        .iter()
-        .map(|argument| argument.as_bytes())
-        .collect::<Vec<_>>()
-        .join(&0)
-}
-
-fn entries() -> Vec<Entry> {
-    let on = |name, description| Entry {
-        name,
-        description,
-        running: 0,
-        off: None,
+    let ask = Ask {
+        query: request.query,
+        body,
     };
-    let profile = on(
-        "profile",
-        "CPU profile. You can specify the duration in the seconds GET parameter. After you get the \
-         profile file, use the go tool pprof command to investigate the profile.",
-    );
-    vec![
-        on(
-            "cmdline",
-            "The command line invocation of the current program",
-        ),
-        Entry {
-            running: stream::running(),
-            off: engine::current().err().map(|error| error.to_string()),
-            ..profile
+    let head = request.method == "HEAD";
+    match source.kind() {
+        Kind::Text => text(source, &ask),
+        Kind::Window => window(source, &ask, head),
+        kind => match ask.value("seconds") {
+            seconds if seconds.is_empty() => snapshot(source, &ask),
+            seconds => delta(source, kind, &ask, &seconds, head),
         },
-        on(
-            "symbol",
-            "Maps given program counters to function names. Counters can be specified in a GET raw \
-             query or POST body, multiple counters are separated by '+'.",
-        ),
-    ]
+    }
+}
+
+/// Sampled from now on.
+fn window(source: &'static dyn Source, ask: &Ask<'_>, head: bool) -> Response {
+    let seconds = query::seconds(ask.query).min(MAX_SECONDS);
+    let begin = || source.begin(ask);
+    let stream = stream(source.name(), seconds, begin, head);
+    let refused = |why| match source.name() {
+        "profile" => format!("Could not enable CPU profiling: {why}"),
+        _ => why,
+    };
+    match stream {
+        Ok(body) => download(source.name(), body),
+        Err(why) => pprof_error(500, &refused(why)),
+    }
+}
+
+/// What was added over a time, by Go's rules.
+fn delta(
+    source: &'static dyn Source,
+    kind: Kind,
+    ask: &Ask<'_>,
+    seconds: &str,
+    head: bool,
+) -> Response {
+    let Some(seconds) = seconds.parse::<i64>().ok().filter(|&seconds| seconds > 0) else {
+        let text = "invalid value for \"seconds\" - must be a positive integer";
+        return pprof_error(400, text);
+    };
+    if !matches!(kind, Kind::Cumulative { .. }) {
+        let text = "\"seconds\" parameter is not supported for this profile type";
+        return pprof_error(400, text);
+    }
+    if ask.number("debug") != 0 {
+        return pprof_error(400, "seconds and debug params are incompatible");
+    }
+    let seconds = seconds.unsigned_abs().min(MAX_SECONDS);
+    let begin = || Delta::begin(source, ask);
+    match stream(source.name(), seconds, begin, head) {
+        Ok(body) => download(&format!("{}-delta", source.name()), body),
+        Err(why) => pprof_error(500, &format!("failed to collect profile: {why}")),
+    }
+}
+
+fn stream(
+    name: &'static str,
+    seconds: u64,
+    begin: impl FnOnce() -> Result<Box<dyn Running>, String>,
+    head: bool,
+) -> Result<Body, String> {
+    if head {
+        return Ok(Body::Full(Vec::new()));
+    }
+    CaptureStream::start(name, Duration::from_secs(seconds), begin).map(Body::Stream)
+}
+
+/// What there is now, as a profile or as text.
+fn snapshot(source: &'static dyn Source, ask: &Ask<'_>) -> Response {
+    let debug = ask.number("debug");
+    if let Some(text) = (debug != 0).then(|| source.text(ask)).flatten() {
+        return plain(text);
+    }
+    let profile = types::checked(source).and_then(|()| source.take(ask));
+    match profile {
+        Ok(profile) if debug != 0 => plain(Ok(types::text::render(source.name(), &profile))),
+        Ok(profile) => download(source.name(), Body::Full(profile.to_pprof_gz())),
+        Err(why) => pprof_error(500, &why),
+    }
+}
+
+fn text(source: &'static dyn Source, ask: &Ask<'_>) -> Response {
+    plain(source.text(ask).unwrap_or_else(|| Ok(Vec::new())))
+}
+
+fn plain(text: Result<Vec<u8>, String>) -> Response {
+    match text {
+        Ok(bytes) => Response::new(200, TEXT, bytes),
+        Err(why) => pprof_error(500, &why),
+    }
+}
+
+fn download(name: &str, body: Body) -> Response {
+    let mut response = Response::new(200, "application/octet-stream", Vec::new());
+    let disposition = format!("attachment; filename=\"{name}\"");
+    response.headers.push(("Content-Disposition", disposition));
+    Response { body, ..response }
 }
 
 /// `/` is ours alone, so it leads to the index too.
@@ -150,7 +181,7 @@ fn method_not_allowed(allow: &str) -> Response {
 }
 
 /// An error whose text `go tool pprof` shows: it looks for the marker header.
-fn pprof_error(status: u16, text: &str) -> Response {
+pub(super) fn pprof_error(status: u16, text: &str) -> Response {
     let mut response = Response::error(status, text);
     response.headers.push(("X-Go-Pprof", "1".into()));
     response

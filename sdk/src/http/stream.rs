@@ -5,10 +5,10 @@
 //! every few seconds, and the profile's own deflate stream ends the member. Readers see one ordinary
 //! gzip file. The price: after the first byte an error can only be an aborted body.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::capture::{self, Subscription};
+use crate::types::Running;
 
 /// Well below the idle timeouts of common proxies.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(5);
@@ -22,17 +22,22 @@ const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 /// Not final, stored, length 0 and its complement: says nothing, leaves the stream byte-aligned.
 const EMPTY_BLOCK: [u8; 5] = [0, 0, 0, 0xff, 0xff];
 
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
+/// The types of the captures that run now.
+static RUNNING: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
-/// Number of captures that run now.
-pub(super) fn running() -> usize {
-    RUNNING.load(Ordering::Relaxed)
+fn all_running() -> MutexGuard<'static, Vec<&'static str>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A CPU capture in progress. Dropping it ends its subscription.
+/// Number of captures of a type that run now.
+pub(crate) fn running(name: &str) -> usize {
+    all_running().iter().filter(|known| **known == name).count()
+}
+
+/// A capture in progress. Dropping it gives the capture up.
 #[derive(Debug)]
 pub struct CaptureStream {
-    // Declared before the slot, so that the slot is free only after the subscription ended.
+    // Declared before the slot, so that the slot is free only after the capture ended.
     state: State,
     ends: Instant,
     keep_alive: Duration,
@@ -40,9 +45,11 @@ pub struct CaptureStream {
 }
 
 enum State {
-    Fresh(Subscription),
-    Waiting(Subscription),
+    Fresh(Box<dyn Running>),
+    Waiting(Box<dyn Running>),
     Done,
+    /// The profile could not be made.
+    Failed,
 }
 
 impl std::fmt::Debug for State {
@@ -51,17 +58,21 @@ impl std::fmt::Debug for State {
             State::Fresh(_) => "Fresh",
             State::Waiting(_) => "Waiting",
             State::Done => "Done",
+            State::Failed => "Failed",
         })
     }
 }
 
 impl CaptureStream {
-    /// Starts capturing now, for `length`. The error is a text for the client.
-    pub(super) fn start(length: Duration) -> Result<Self, String> {
-        let slot = Slot::take()?;
-        let subscription = capture::subscribe().map_err(|error| error.to_string())?;
+    /// Starts what `begin` begins now, for `length`. The error is a text for the client.
+    pub(super) fn start(
+        name: &'static str,
+        length: Duration,
+        begin: impl FnOnce() -> Result<Box<dyn Running>, String>,
+    ) -> Result<Self, String> {
+        let slot = Slot::take(name)?;
         Ok(CaptureStream {
-            state: State::Fresh(subscription),
+            state: State::Fresh(begin()?),
             ends: Instant::now() + length,
             keep_alive: KEEP_ALIVE,
             _slot: slot,
@@ -79,23 +90,36 @@ impl CaptureStream {
     /// no, the capture is given up. It may return early.
     pub fn next_chunk(&mut self, mut wait: impl FnMut(Duration) -> bool) -> Option<Vec<u8>> {
         match std::mem::replace(&mut self.state, State::Done) {
-            State::Fresh(subscription) => {
-                self.state = State::Waiting(subscription);
+            State::Fresh(running) => {
+                self.state = State::Waiting(running);
                 Some(GZIP_HEADER.to_vec())
             }
-            State::Waiting(subscription) => {
+            State::Waiting(running) => {
                 let left = self.ends.saturating_duration_since(Instant::now());
                 if left.is_zero() {
-                    return Some(deflate_and_trailer(&subscription.finish().to_pprof_gz()));
+                    let Ok(profile) = running.finish() else {
+                        self.state = State::Failed;
+                        return None;
+                    };
+                    return Some(deflate_and_trailer(&profile.to_pprof_gz()));
                 }
                 if !wait(left.min(self.keep_alive)) {
                     return None;
                 }
-                self.state = State::Waiting(subscription);
+                self.state = State::Waiting(running);
                 Some(EMPTY_BLOCK.to_vec())
             }
-            State::Done => None,
+            ended => {
+                self.state = ended;
+                None
+            }
         }
+    }
+
+    /// The profile could not be made: break the body off, so that the client does not take what it
+    /// got for the whole.
+    pub fn has_failed(&self) -> bool {
+        matches!(self.state, State::Failed)
     }
 }
 
@@ -110,22 +134,28 @@ fn deflate_and_trailer(gz: &[u8]) -> Vec<u8> {
 }
 
 #[derive(Debug)]
-struct Slot;
+struct Slot(&'static str);
 
 impl Slot {
-    fn take() -> Result<Slot, String> {
-        RUNNING
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-                (n < MAX_CAPTURES).then_some(n + 1)
-            })
-            .map(|_| Slot)
-            .map_err(|n| format!("{n} captures run already; try again when one has ended"))
+    fn take(name: &'static str) -> Result<Slot, String> {
+        let mut running = all_running();
+        if running.len() >= MAX_CAPTURES {
+            let count = running.len();
+            return Err(format!(
+                "{count} captures run already; try again when one has ended"
+            ));
+        }
+        running.push(name);
+        Ok(Slot(name))
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        RUNNING.fetch_sub(1, Ordering::Relaxed);
+        let mut running = all_running();
+        if let Some(at) = running.iter().position(|name| *name == self.0) {
+            running.swap_remove(at);
+        }
     }
 }
 
@@ -143,13 +173,17 @@ mod tests {
 
     #[test]
     fn slots_are_limited_and_given_back() {
-        let held: Vec<Slot> = (0..MAX_CAPTURES).map(|_| Slot::take().unwrap()).collect();
+        let held: Vec<Slot> = (0..MAX_CAPTURES)
+            .map(|n| Slot::take(["a", "b"][n % 2]).unwrap())
+            .collect();
+        assert_eq!((running("a"), running("b")), (16, 16));
         assert!(
-            Slot::take()
+            Slot::take("c")
                 .unwrap_err()
                 .starts_with("32 captures run already")
         );
         drop(held);
-        assert!(Slot::take().is_ok());
+        assert_eq!((running("a"), running("b")), (0, 0));
+        assert!(Slot::take("c").is_ok());
     }
 }

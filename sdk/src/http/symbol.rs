@@ -6,7 +6,7 @@ use super::query::parse_uint;
 const WORD_LIMIT: usize = 4096;
 
 /// The reply to `0x…+0x…`. Counters without a name are left out.
-pub(super) fn reply(input: &[u8], resolve: impl Fn(u64) -> Option<String>) -> Vec<u8> {
+pub(crate) fn reply(input: &[u8], resolve: impl Fn(u64) -> Option<String>) -> Vec<u8> {
     // Clients only look whether this number is zero.
     let mut out = String::from("num_symbols: 1\n");
     for word in input.split(|&byte| byte == b'+') {
