@@ -185,9 +185,24 @@ fn folder_name(folder: &Path) -> String {
         .unwrap_or_default()
 }
 
+/// Ignored tests are left out: they are parts of another test, which starts them itself.
 fn tests_in(binary: &Path, folder: &Path, package: &str) -> Result<Vec<Test>, String> {
+    let ignored = listed(binary, folder, &["--ignored"])?;
+    let mut names = listed(binary, folder, &[])?;
+    names.retain(|name| !ignored.contains(name));
+    let test = |name: String| Test {
+        binary: binary.to_path_buf(),
+        folder: folder.to_path_buf(),
+        shown: format!("{package}::{name}"),
+        name,
+    };
+    Ok(names.into_iter().map(test).collect())
+}
+
+fn listed(binary: &Path, folder: &Path, which: &[&str]) -> Result<Vec<String>, String> {
     let output = Command::new(binary)
         .args(["--list", "--format", "terse"])
+        .args(which)
         .current_dir(folder)
         .output()
         .map_err(|error| format!("cannot list the tests of {}: {error}", binary.display()))?;
@@ -195,14 +210,7 @@ fn tests_in(binary: &Path, folder: &Path, package: &str) -> Result<Vec<Test>, St
     let names = listed
         .lines()
         .filter_map(|line| line.strip_suffix(": test"));
-    Ok(names
-        .map(|name| Test {
-            binary: binary.to_path_buf(),
-            folder: folder.to_path_buf(),
-            name: name.to_string(),
-            shown: format!("{package}::{name}"),
-        })
-        .collect())
+    Ok(names.map(str::to_string).collect())
 }
 
 fn run_one(test: &Test, worker: usize) -> Outcome {
@@ -215,7 +223,7 @@ fn run_one(test: &Test, worker: usize) -> Outcome {
     };
     let mut command = Command::new(&test.binary);
     command
-        .args(["--exact", &test.name, "--nocapture", "--include-ignored"])
+        .args(["--exact", &test.name, "--nocapture"])
         .current_dir(&test.folder)
         .env("CARGO_MANIFEST_DIR", &test.folder)
         .stdin(Stdio::null())
