@@ -52,9 +52,14 @@
 //! | `types` | the registry: which profiles there are, whether they are on, how they are taken |
 //! | [`http`] | `/debug/pprof/`, as pure functions and as a small server |
 //! | `stats` | what happened to every signal |
+//! | `sys` | what differs between processors and C libraries |
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
-compile_error!("pilotlight runs on x86_64 Linux with glibc so far");
+#[cfg(not(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    any(target_env = "gnu", target_env = "musl")
+)))]
+compile_error!("pilotlight runs on x86_64 Linux with glibc or musl so far");
 
 mod aggregate;
 #[cfg(feature = "axum")]
@@ -71,6 +76,7 @@ mod modules;
 mod ring;
 mod stats;
 mod symbols;
+mod sys;
 mod threads;
 mod types;
 

@@ -41,9 +41,12 @@ pub(crate) fn loader_counts() -> LoaderCounts {
 pub(crate) fn loaded(known: &[Arc<Module>], counts: LoaderCounts) -> Vec<Arc<Module>> {
     let mut modules = Vec::new();
     each_object(&mut |object| {
-        modules.extend(module_of(object, known, counts));
+        // The loaders of glibc and musl both begin with the program itself.
+        let is_program = modules.is_empty();
+        modules.extend(module_of(object, is_program, known, counts));
         true
     });
+    modules.extend(unlisted_vdso(&modules, known));
     modules
 }
 
@@ -56,28 +59,59 @@ pub(crate) fn current() -> Arc<Vec<Arc<Module>>> {
     static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
     let counts = loader_counts();
     let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (at, before) = lock().clone().unwrap_or_default();
-    if at == counts {
-        return before;
-    }
+    let (at, before) = match lock().clone() {
+        Some((at, before)) if at == counts => return before,
+        known => known.unwrap_or_default(),
+    };
     // Not under the lock: the loader has locks of its own.
     let modules = Arc::new(loaded(&before, at));
     *lock() = Some((counts, Arc::clone(&modules)));
     modules
 }
 
+/// The kernel's own library, where no loader lists it: in a program that holds its libc.
+fn unlisted_vdso(modules: &[Arc<Module>], known: &[Arc<Module>]) -> Option<Arc<Module>> {
+    let start = vdso();
+    let is_it = |module: &&Arc<Module>| module.start_avma == start;
+    if start == 0 || modules.iter().any(|module| is_it(&module)) {
+        return None;
+    }
+    if let Some(module) = known.iter().find(is_it) {
+        return Some(Arc::clone(module));
+    }
+    // SAFETY: the kernel maps it whole and keeps it as long as the process lives.
+    let module = unsafe { Module::from_mapped_elf(start as *const u8, VDSO) };
+    module.ok().map(Arc::new)
+}
+
+/// How the kernel's library is called in a profile.
+const VDSO: &[u8] = b"[vdso]";
+
+/// Where the kernel's library is mapped; 0 when there is none.
+fn vdso() -> u64 {
+    // SAFETY: a number in, a number out.
+    unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) }
+}
+
 fn module_of(
     object: &libc::dl_phdr_info,
+    is_program: bool,
     known: &[Arc<Module>],
     counts: LoaderCounts,
 ) -> Option<Arc<Module>> {
-    let path = path_of(object);
     // SAFETY: the loader describes its own table.
     let headers = unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) };
     let headers: Vec<ProgramHeader> = headers.iter().map(header_of).collect();
     let load = |h: &&ProgramHeader| h.kind == libc::PT_LOAD;
     let first = headers.iter().find(load)?;
     let start = object.dlpi_addr.wrapping_add(first.vaddr);
+    let path = if is_program {
+        program_path()
+    } else if start == vdso() {
+        VDSO.to_vec()
+    } else {
+        path_of(object)
+    };
     // SAFETY: the loader's lock is held during the callback: the object stays mapped.
     let build_id = unsafe { build_id_in_memory(object.dlpi_addr, &headers) };
     // A library that was rebuilt may come back at the same path and address. Without a build id
@@ -99,25 +133,22 @@ fn module_of(
         .map(Arc::new)
 }
 
-fn path_of(object: &libc::dl_phdr_info) -> Vec<u8> {
-    let name = if object.dlpi_name.is_null() {
-        &[][..]
-    } else {
-        // SAFETY: the loader's names end with a NUL.
-        unsafe { CStr::from_ptr(object.dlpi_name) }.to_bytes()
-    };
-    if !name.is_empty() {
-        return if name.starts_with(b"linux-vdso") {
-            b"[vdso]".to_vec()
-        } else {
-            name.to_vec()
-        };
-    }
-    // The executable has no name in the loader's list.
+/// musl's loader names the program as it was called, glibc's not at all.
+fn program_path() -> Vec<u8> {
     std::env::current_exe().map_or_else(
         |_| b"/proc/self/exe".to_vec(),
         |path| path.as_os_str().as_bytes().to_vec(),
     )
+}
+
+fn path_of(object: &libc::dl_phdr_info) -> Vec<u8> {
+    if object.dlpi_name.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the loader's names end with a NUL.
+    unsafe { CStr::from_ptr(object.dlpi_name) }
+        .to_bytes()
+        .to_vec()
 }
 
 fn header_of(header: &libc::Elf64_Phdr) -> ProgramHeader {
@@ -209,7 +240,8 @@ mod tests {
         let exe = std::env::current_exe().unwrap();
         assert_eq!(own.path, exe.as_os_str().as_bytes());
         assert!(!own.build_id.is_empty());
-        for name in ["libc.so", "[vdso]"] {
+        let libc = (!cfg!(target_feature = "crt-static")).then_some("libc.so");
+        for name in libc.into_iter().chain(["[vdso]"]) {
             let named = |m: &Arc<Module>| String::from_utf8_lossy(&m.path).contains(name);
             assert!(modules.iter().any(named), "{name}");
         }
@@ -226,6 +258,7 @@ mod tests {
         assert!(first.iter().zip(&second).all(|(a, b)| Arc::ptr_eq(a, b)));
     }
 
+    #[cfg(not(target_feature = "crt-static"))]
     #[test]
     fn a_library_that_was_rebuilt_is_read_again_at_the_same_path_and_address() {
         let counts = loader_counts();

@@ -29,7 +29,8 @@
 //!
 //! # What it can unwind
 //! Every rule of [`Kind`]: CFA from sp, bp or rbx, by dereference, PLT entries, the kernel's
-//! signal frame, and by frame pointer where no CFI covers the code. CFI beyond that (7 of the 30,800
+//! signal frame. Where no CFI covers the code: by frame pointer, or, in an image that has CFI for the
+//! rest (a program that holds musl), by looking for the nearest return address. CFI beyond that (7 of the 30,800
 //! rows of glibc and its linker) ends the walk with [`End::NoRule`], and is counted in [`Stats`].
 //! x86-64 Linux only so far.
 //!
@@ -42,11 +43,12 @@
 //! | `table` | rows, pages, lookup |
 //! | `modules` | what is mapped where |
 //! | `cache` | rules by address |
-//! | `stack`, `walk` | bounded reads, the walk |
+//! | `stack`, `walk`, `guess` | bounded reads, the walk, code without CFI |
 
 mod cache;
 mod cfi;
 mod error;
+mod guess;
 mod image;
 mod modules;
 mod rule;

@@ -3,7 +3,7 @@
 use crate::modules::Code;
 use crate::rule::{Class, Kind, Packed, Rule, Saved};
 use crate::stack::{Live, Stack};
-use crate::{Cache, Modules};
+use crate::{Cache, Modules, guess};
 use std::ops::Range;
 
 /// What a walk needs of the interrupted registers.
@@ -146,20 +146,20 @@ pub fn step<S: Stack>(
 }
 
 #[derive(Clone, Copy)]
-struct Frame {
-    regs: Registers,
-    exact: bool,
+pub(crate) struct Frame {
+    pub regs: Registers,
+    pub exact: bool,
 }
 
 impl Frame {
     /// A frame that a call left.
-    fn returned(regs: Registers) -> Frame {
+    pub fn returned(regs: Registers) -> Frame {
         Frame { regs, exact: false }
     }
 
     /// The address whose rule holds: a return address may be the first byte of another function.
     #[inline(always)]
-    fn pc(&self) -> u64 {
+    pub fn pc(&self) -> u64 {
         self.regs.ip.wrapping_sub(u64::from(!self.exact))
     }
 
@@ -170,7 +170,12 @@ impl Frame {
     }
 
     /// The caller by a whole rule, all registers restored.
-    fn caller<S: Stack>(&self, rule: &Rule, modules: &Modules, stack: &S) -> Result<Frame, End> {
+    pub fn caller<S: Stack>(
+        &self,
+        rule: &Rule,
+        modules: &Modules,
+        stack: &S,
+    ) -> Result<Frame, End> {
         let Registers { ip, sp, bp, bx } = self.regs;
         let at = |base: u64| base.wrapping_add_signed(i64::from(rule.cfa));
         let deref = |address: u64| {
@@ -187,7 +192,7 @@ impl Frame {
             Kind::End => return Err(End::Root),
             Kind::Unsupported => return Err(End::NoRule),
             Kind::Signal => return self.interrupted(stack),
-            Kind::FramePointer => return self.guess(modules, stack),
+            Kind::FramePointer => return guess::caller(self, modules, stack),
         };
         if cfa <= sp {
             return Err(End::BadStack);
@@ -214,7 +219,7 @@ impl Frame {
     }
 
     /// Threads of some C libraries begin with a zero return address.
-    fn unless_root(self) -> Result<Frame, End> {
+    pub fn unless_root(self) -> Result<Frame, End> {
         if self.regs.ip == 0 {
             Err(End::Root)
         } else {
@@ -237,51 +242,6 @@ impl Frame {
             ip: greg(168)?,
         };
         Frame { regs, exact: true }.unless_root()
-    }
-
-    /// No CFI: a stub that just returns, or code with a frame pointer.
-    fn guess<S: Stack>(&self, modules: &Modules, stack: &S) -> Result<Frame, End> {
-        let Registers { sp, bp, bx, .. } = self.regs;
-        let is_code = |ra: &u64| modules.find(ra.wrapping_sub(1)).is_some();
-        // In an image that has CFI, code without it is mostly a stub that pushes nothing; in one
-        // that has none (Go, JIT), code keeps frame pointers.
-        let has_cfi = || modules.find(self.pc()).is_some_and(|m| !m.table.is_empty());
-        if self.exact
-            && has_cfi()
-            && let Some(ip) = stack.word(sp).filter(is_code)
-        {
-            let regs = Registers {
-                ip,
-                sp: sp.wrapping_add(8),
-                bp,
-                bx,
-            };
-            return Ok(Frame { regs, exact: false });
-        }
-        if bp == 0 {
-            return Err(End::Root);
-        }
-        if bp < sp {
-            return Err(End::BadFramePointer);
-        }
-        let word = |at: u64| stack.word(at).ok_or(End::BadFramePointer);
-        let ip = word(bp.wrapping_add(8))?;
-        let caller = Registers {
-            ip,
-            sp: bp.wrapping_add(16),
-            bp: word(bp)?,
-            bx,
-        };
-        let frame = Frame {
-            regs: caller,
-            exact: false,
-        }
-        .unless_root()?;
-        if is_code(&ip) {
-            Ok(frame)
-        } else {
-            Err(End::BadFramePointer)
-        }
     }
 }
 
@@ -378,7 +338,7 @@ impl<S: Stack> Walk<'_, S> {
             Class::Signal => self.signal(&frame),
             Class::Gap => {
                 self.unwound.guessed = self.unwound.guessed.saturating_add(1);
-                frame.guess(self.modules, self.stack)
+                guess::caller(&frame, self.modules, self.stack)
             }
             Class::Full => self.full(frame),
         }

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
 
 fn test(filter: Option<&str>) -> Result<(), String> {
     tools::ensure(true)?;
+    tools::add_targets();
     runner::install_page_tests()?;
     let mut tally = runner::Tally::default();
     runner::rust_tests(filter, &mut tally)?;

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::steps;
+use crate::{steps, tools};
 
 /// A test that takes longer hangs.
 const WATCHDOG: Duration = Duration::from_secs(240);
@@ -99,8 +99,16 @@ pub fn rust_tests(filter: Option<&str>, tally: &mut Tally) -> Result<(), String>
     ];
     steps::cargo(&programs)?;
     let mut tests = Vec::new();
-    for (binary, folder, package) in test_binaries()? {
+    for (binary, folder, package) in test_binaries(&["--workspace"])? {
         tests.extend(tests_in(&binary, &folder, &package)?);
+    }
+    if tools::has_target(MUSL) {
+        for (binary, folder, package) in test_binaries(MUSL_TESTS)? {
+            tests.extend(tests_in(&binary, &folder, &format!("musl::{package}"))?);
+        }
+    } else {
+        let hint = format!("run `rustup target add {MUSL}`");
+        tally.skipped.push(format!("tests on musl: {hint}"));
     }
     tests.retain(|test| filter.is_none_or(|text| test.shown.contains(text)));
     eprintln!("\n== {} tests, each in its own process", tests.len());
@@ -134,18 +142,28 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get().min(4))
 }
 
-/// Every test executable of the workspace: path, folder of its package, package and target name.
-fn test_binaries() -> Result<Vec<(PathBuf, PathBuf, String)>, String> {
+const MUSL: &str = "x86_64-unknown-linux-musl";
+/// Tests of the SDK that depend on the C library, in a program that holds it.
+const MUSL_TESTS: &[&str] = &[
+    "--target=x86_64-unknown-linux-musl",
+    "--package=pilotlight",
+    "--lib",
+    "--test=quiet_threads",
+    "--test=stacks",
+    "--test=storm",
+];
+
+/// The test executables that `which` chooses: path, folder of its package, package and target name.
+fn test_binaries(which: &[&str]) -> Result<Vec<(PathBuf, PathBuf, String)>, String> {
     let args = [
         "test",
         "--release",
-        "--workspace",
         "--locked",
         "--no-run",
         "--message-format=json-render-diagnostics",
     ];
     let mut found = Vec::new();
-    for line in steps::lines_of("cargo", &args)? {
+    for line in steps::lines_of("cargo", &[&args[..], which].concat())? {
         let Ok(message) = serde_json::from_str::<serde_json::Value>(&line) else {
             continue;
         };

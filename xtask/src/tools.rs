@@ -92,6 +92,24 @@ pub fn ensure(install: bool) -> Result<(), String> {
     ))
 }
 
+/// Targets whose standard library the checks and tests need.
+const TARGETS: &[&str] = &["x86_64-unknown-linux-musl", "aarch64-unknown-linux-gnu"];
+
+/// Adds targets that are missing, where rustup is there and may.
+pub fn add_targets() {
+    for target in TARGETS.iter().filter(|target| !has_target(target)) {
+        if let Err(error) = steps::run("rustup", &["target", "add", target], "") {
+            eprintln!("{error}: what needs it is skipped");
+        }
+    }
+}
+
+/// The standard library of `target` is here.
+pub fn has_target(target: &str) -> bool {
+    steps::lines_of("rustc", &["--print", "target-libdir", "--target", target])
+        .is_ok_and(|lines| lines.first().is_some_and(|path| Path::new(path).is_dir()))
+}
+
 fn is_root() -> bool {
     steps::lines_of("id", &["-u"]).is_ok_and(|lines| lines.first().is_some_and(|uid| uid == "0"))
 }

@@ -6,19 +6,17 @@ use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use pilotlight_unwind::{End, Registers, unwind};
+use pilotlight_unwind::{End, unwind};
 
 use crate::kind::Record;
 use crate::modules::Snapshot;
 use crate::ring::{Header, Ring};
 use crate::stats::COUNTERS;
-use crate::threads;
+use crate::{sys, threads};
 use scratch::ScratchPool;
 
 /// High half of the value that our timers send; the low half is the thread's slot.
 pub(crate) const TOKEN: u32 = 0x7069_6c74;
-/// What the ABI lets a function use below its stack pointer, bytes.
-const RED_ZONE: usize = 128;
 /// How far the main thread's stack may have grown since its mapping was read, bytes.
 const MAIN_STACK_GROWTH: usize = 64 << 20;
 
@@ -57,7 +55,7 @@ impl Previous {
 pub(crate) fn install() -> std::io::Result<()> {
     let own = on_sigprof as *const () as usize;
     let present = disposition(None)?;
-    pin_code(own);
+    sys::pin_code(own);
     // Never our own address, or a foreign signal would call itself for ever.
     if present.sa_sigaction == own {
         return Ok(());
@@ -73,18 +71,6 @@ pub(crate) fn install() -> std::io::Result<()> {
     action.sa_sigaction = own;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
     disposition(Some(&action)).map(|_| ())
-}
-
-/// A library that holds this code stays mapped, also after `dlclose`: the handler stays installed.
-fn pin_code(address: usize) {
-    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: fills `found` when it returns other than 0; the name is the loader's.
-    unsafe {
-        if libc::dladdr(address as *const _, found.as_mut_ptr()) != 0 {
-            let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-            libc::dlopen(found.assume_init().dli_fname, flags);
-        }
-    }
 }
 
 /// What SIGPROF does, and from now on what `new` says.
@@ -186,14 +172,12 @@ fn is_marked(errno: usize) -> bool {
 
 /// Whether the calling thread runs the handler now.
 pub(crate) fn is_running_here() -> bool {
-    // SAFETY: errno's location is the calling thread's.
-    is_marked(unsafe { libc::__errno_location() } as usize)
+    is_marked(sys::errno() as usize)
 }
 
 /// For the test of the test: marks the calling thread.
 pub(crate) fn pretend(inside: bool) {
-    // SAFETY: errno's location is the calling thread's.
-    mark(unsafe { libc::__errno_location() } as usize, inside);
+    mark(sys::errno() as usize, inside);
 }
 
 /// The head of the kernel's siginfo, as timers and `sigqueue` fill it.
@@ -213,9 +197,8 @@ extern "C" fn on_sigprof(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: errno's location is the calling thread's.
-    let errno_location = unsafe { libc::__errno_location() };
-    // SAFETY: just got it.
+    let errno_location = sys::errno();
+    // SAFETY: the calling thread's own.
     let errno = unsafe { *errno_location };
     // Two handlers that each keep the other as "previous" call each other: the second round ends here.
     if is_marked(errno_location as usize) {
@@ -282,10 +265,10 @@ unsafe fn sample(slot: u32, weight: u32, context: *const libc::ucontext_t) {
         return COUNTERS.off.add(1);
     };
     // SAFETY: promised by the caller.
-    let registers = unsafe { interrupted(context) };
+    let registers = unsafe { sys::interrupted(context) };
     let depth = MAX_DEPTH.load(Ordering::Relaxed);
     let frames = scratch.frames(depth);
-    let stack = stack_bounds(slot, registers.sp as usize, snapshot);
+    let (stack, is_whole) = stack_bounds(slot, registers.sp as usize, snapshot);
     // SAFETY: the bounds are those of a mapping of this thread's stack.
     let unwound = unsafe { unwind(registers, &snapshot.modules, &snapshot.cache, stack, frames) };
     // Calls lie before the return address: so every frame names the instruction it is in.
@@ -303,7 +286,9 @@ unsafe fn sample(slot: u32, weight: u32, context: *const libc::ucontext_t) {
     }
     COUNTERS.taken.add(1);
     COUNTERS.expiries.add(u64::from(weight));
-    note_end(unwound.end);
+    // The root was guessed from where the stack seemed to end.
+    let guessed = unwound.end == End::Root && unwound.guessed > 0 && !is_whole;
+    note_end(if guessed { End::BadStack } else { unwound.end });
 }
 
 fn note_end(end: End) {
@@ -318,37 +303,24 @@ fn note_end(end: End) {
     }
 }
 
-/// # Safety
-/// `context` is a valid ucontext.
-unsafe fn interrupted(context: *const libc::ucontext_t) -> Registers {
-    // SAFETY: promised by the caller.
-    let registers = unsafe { &(*context).uc_mcontext.gregs };
-    Registers {
-        ip: registers[libc::REG_RIP as usize] as u64,
-        sp: registers[libc::REG_RSP as usize] as u64,
-        bp: registers[libc::REG_RBP as usize] as u64,
-        bx: registers[libc::REG_RBX as usize] as u64,
-    }
-}
-
-/// Readable bytes of the stack that `sp` is on.
-fn stack_bounds(slot: u32, sp: usize, snapshot: &Snapshot) -> Range<usize> {
-    let low = sp.saturating_sub(RED_ZONE);
+/// Readable bytes of the stack that `sp` is on, and whether they reach to its end.
+fn stack_bounds(slot: u32, sp: usize, snapshot: &Snapshot) -> (Range<usize>, bool) {
+    let low = sp.saturating_sub(sys::RED_ZONE);
     let known = threads::stack_of(slot);
     if known.contains(&sp) {
-        return low.max(known.start)..known.end;
+        return (low.max(known.start)..known.end, true);
     }
     let above = snapshot.stacks.partition_point(|area| area.end <= sp);
     match snapshot.stacks.get(above) {
-        Some(area) if area.contains(&sp) => low.max(area.start)..area.end,
+        Some(area) if area.contains(&sp) => (low.max(area.start)..area.end, true),
         // The main thread's stack grows downwards from a fixed end.
         Some(area) if area.end == snapshot.main_stack_end && area.end - sp < MAIN_STACK_GROWTH => {
-            low..area.end
+            (low..area.end, true)
         }
         // A stack younger than the snapshot: only the page of `sp` is known to be there.
         _ => {
             STALE.store(true, Ordering::Relaxed);
-            sp..(sp | 4095) & !7
+            (sp..(sp | 4095) & !7, false)
         }
     }
 }

@@ -7,24 +7,13 @@
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::timer::{own_tid, thread_clock_ns};
 use super::{ARMED, BETWEEN_TICKS, Threads, threads};
 use crate::handler;
 use crate::stats::COUNTERS;
-
-type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
-type Create = unsafe extern "C" fn(
-    *mut libc::pthread_t,
-    *const libc::pthread_attr_t,
-    Start,
-    *mut c_void,
-) -> c_int;
-
-/// libc's own function.
-static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+use crate::sys::{self, thread::Start};
 
 struct Call {
     start: Start,
@@ -46,7 +35,7 @@ unsafe extern "C" fn pthread_create(
     start: Start,
     argument: *mut c_void,
 ) -> c_int {
-    let Some(next) = next() else {
+    let Some(next) = sys::pthread_create() else {
         return libc::EAGAIN;
     };
     let call = Box::into_raw(Box::new(Call {
@@ -78,17 +67,6 @@ extern "C-unwind" fn run(call: *mut c_void) -> *mut c_void {
     result
 }
 
-fn next() -> Option<Create> {
-    let mut found = NEXT.load(Ordering::Relaxed);
-    if found.is_null() {
-        // SAFETY: a lookup by a constant name.
-        found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr()) };
-        NEXT.store(found, Ordering::Relaxed);
-    }
-    // SAFETY: libc's function of this name has this type.
-    (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Create>(found) })
-}
-
 /// Bytes of stack that a thread made with `attributes` gets; 0 where libc decides.
 ///
 /// # Safety
@@ -102,17 +80,13 @@ unsafe fn stack_size(attributes: *const libc::pthread_attr_t) -> usize {
     size
 }
 
-/// The calling thread's stack of `size` bytes: glibc puts the thread's control block, where the
-/// thread pointer leads, at its upper end. `pthread_getattr_np` would tell too, but allocates and
+/// The calling thread's stack of `size` bytes: glibc and musl put the thread's control
+/// block, where the thread pointer leads, at its upper end. `pthread_getattr_np` would tell too, but allocates and
 /// locks, which a hook should not. Empty when the size is not known: the mappings then tell.
 fn own_stack(size: usize) -> Range<usize> {
     /// At the low end there may be a guard page; no frame is there.
     const MARGIN: usize = 16 << 10;
-    let end: usize;
-    // SAFETY: the x86-64 ABI keeps the thread pointer at %fs:0.
-    unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) end, options(nostack, preserves_flags, readonly));
-    }
+    let end = sys::thread_pointer();
     match end.checked_sub(size) {
         Some(start) if size > MARGIN => start + MARGIN..end,
         _ => 0..0,

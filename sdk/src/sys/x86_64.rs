@@ -1,0 +1,32 @@
+//! x86-64.
+
+use pilotlight_unwind::Registers;
+
+/// What the ABI lets a function use below its stack pointer, bytes.
+pub(crate) const RED_ZONE: usize = 128;
+
+/// Registers of the code that a signal interrupted.
+///
+/// # Safety
+/// `context` is a valid ucontext.
+pub(crate) unsafe fn interrupted(context: *const libc::ucontext_t) -> Registers {
+    // SAFETY: promised by the caller.
+    let registers = unsafe { &(*context).uc_mcontext.gregs };
+    Registers {
+        ip: registers[libc::REG_RIP as usize] as u64,
+        sp: registers[libc::REG_RSP as usize] as u64,
+        bp: registers[libc::REG_RBP as usize] as u64,
+        bx: registers[libc::REG_RBX as usize] as u64,
+    }
+}
+
+/// Where the calling thread's control block is: at the upper end of its stack.
+#[cfg(feature = "thread-hook")]
+pub(crate) fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the ABI keeps the thread pointer at %fs:0.
+    unsafe {
+        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    pointer
+}
