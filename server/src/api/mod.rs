@@ -1,5 +1,6 @@
 //! The HTTP API: one file an endpoint, and what they share.
 
+mod diff;
 mod error;
 mod guard;
 mod params;
@@ -65,6 +66,10 @@ pub fn router(app: Arc<App>, extra: Option<Router>) -> Router {
         .route("/api/v1/tree", get(tree::binary))
         .route("/api/v1/tree.json", get(tree::json))
         .route("/api/v1/top", get(tree::top))
+        .route("/api/v1/diff", get(diff::binary))
+        .route("/api/v1/diff.json", get(diff::json))
+        .route("/api/v1/diff/top", get(diff::top))
+        .route("/api/v1/depth", get(diff::depth))
         .route("/api/v1/series", get(read::series))
         .route("/api/v1/pprof", get(read::pprof))
         .route("/api/v1/targets", get(status::targets))

@@ -65,10 +65,14 @@ impl Params {
 
     /// `q`, default everything.
     pub fn selector(&self) -> Result<Selector, ApiError> {
-        let text = self.get("q").unwrap_or("{}");
+        self.selector_named("q", "{}")
+    }
+
+    fn selector_named(&self, name: &str, default: &str) -> Result<Selector, ApiError> {
+        let text = self.get(name).unwrap_or(default);
         Selector::parse(text).map_err(|error| {
             ApiError::bad(format!(
-                "parameter q, {error}; write it like {{service_name=\"checkout\",pod=~\"a.*\"}}"
+                "parameter {name}, {error}; write it like {{service_name=\"checkout\",pod=~\"a.*\"}}"
             ))
         })
     }
@@ -90,6 +94,35 @@ impl Params {
                 "parameter {name}: {text} is not a whole number from {min} to {max}"
             ))),
         }
+    }
+
+    /// What a selection is compared with: itself, with what `base_q`, `base_from` and `base_until`
+    /// say instead.
+    pub fn base(&self, app: &App, current: &Selection) -> Result<Selection, ApiError> {
+        let given = ["base_q", "base_from", "base_until"];
+        if given.iter().all(|name| self.get(name).is_none()) {
+            return Err(ApiError::bad(
+                "what to compare with is missing: base_q (such as {version=\"1.1\"}), or base_from \
+                 and base_until",
+            ));
+        }
+        let now_ns = app.env.now_ns();
+        let from_ns = self.time("base_from", now_ns, current.from_ns)?;
+        let until_ns = match self.get("base_until") {
+            Some(_) => self.time("base_until", now_ns, 0)?.saturating_add(1),
+            None => current.until_ns,
+        };
+        if from_ns >= until_ns {
+            return Err(ApiError::bad(
+                "the window of the base is empty: base_from must be before base_until",
+            ));
+        }
+        Ok(Selection {
+            type_id: current.type_id.clone(),
+            selector: self.selector_named("base_q", self.get("q").unwrap_or("{}"))?,
+            from_ns,
+            until_ns,
+        })
     }
 
     /// The whole selection; the type must be given.

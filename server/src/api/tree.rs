@@ -20,8 +20,8 @@ use crate::query::merge::{NameTree, sums};
 use crate::query::tree::Tree;
 
 /// Nodes of a tree where the request does not say; a browser draws so many.
-const DEFAULT_NODES: usize = 1_000_000;
-const MOST_NODES: usize = 4_000_000;
+pub(super) const DEFAULT_NODES: usize = 1_000_000;
+pub(super) const MOST_NODES: usize = 4_000_000;
 
 /// Tells the query when the client has gone: axum drops the handler then.
 struct CancelOnDrop(Cancel);
@@ -62,7 +62,7 @@ pub async fn run<T: Send + 'static>(
     })
 }
 
-fn merged(
+pub(super) fn merged(
     app: &App,
     selection: &Selection,
     cancel: &Cancel,
@@ -106,25 +106,26 @@ pub async fn binary(
     let gzip = accepts_gzip(&headers);
     run(&app, move |app, cancel| {
         let (meta, tree) = build(app, &params, cancel)?;
-        let bytes = tree.to_bytes(meta.to_string().as_bytes());
-        let (bytes, zipped) = if gzip {
-            (zip(&bytes), true)
-        } else {
-            (bytes, false)
-        };
-        let mut response = bytes.into_response();
-        let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/vnd.pilotlight.tree"),
-        );
-        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-        if zipped {
-            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-        Ok(response)
+        Ok(bytes_response(&tree, &meta, gzip))
     })
     .await
+}
+
+/// The tree as `application/vnd.pilotlight.tree`.
+pub(super) fn bytes_response(tree: &Tree, meta: &Value, gzip: bool) -> Response {
+    let bytes = tree.to_bytes(meta.to_string().as_bytes());
+    let bytes = if gzip { zip(&bytes) } else { bytes };
+    let mut response = bytes.into_response();
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/vnd.pilotlight.tree"),
+    );
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    if gzip {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
 }
 
 /// Written straight from the columns: as `Value`s a large tree would take ten times its size.
@@ -136,27 +137,36 @@ struct TreeJson {
     name: Vec<u32>,
     #[serde(rename = "self")]
     self_value: Vec<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    base_self: Vec<i64>,
+}
+
+/// The tree as JSON.
+pub(super) fn json_response(meta: Value, tree: Tree) -> Response {
+    let Tree {
+        names,
+        depth,
+        name,
+        self_value,
+        base_self,
+        ..
+    } = tree;
+    Json(TreeJson {
+        meta,
+        names,
+        depth,
+        name,
+        self_value,
+        base_self,
+    })
+    .into_response()
 }
 
 /// `GET /api/v1/tree.json`.
 pub async fn json(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
     run(&app, move |app, cancel| {
         let (meta, tree) = build(app, &params, cancel)?;
-        let Tree {
-            names,
-            depth,
-            name,
-            self_value,
-            ..
-        } = tree;
-        Ok(Json(TreeJson {
-            meta,
-            names,
-            depth,
-            name,
-            self_value,
-        })
-        .into_response())
+        Ok(json_response(meta, tree))
     })
     .await
 }

@@ -74,7 +74,7 @@ struct Frames<'a> {
 }
 
 impl NameTree {
-    fn name(&mut self, name: &[u8], file: &[u8]) -> u32 {
+    pub(super) fn name(&mut self, name: &[u8], file: &[u8]) -> u32 {
         let known = &self.names;
         let new = known.len() as u32;
         let (id, fresh) = self
@@ -90,7 +90,7 @@ impl NameTree {
     }
 
     #[inline]
-    fn child(&mut self, parent: u32, name: u32) -> u32 {
+    pub(super) fn child(&mut self, parent: u32, name: u32) -> u32 {
         let new = self.parents.len() as u32;
         let (id, fresh) = self.node_table.intern(parent, name, new);
         if fresh {

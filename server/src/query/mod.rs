@@ -1,5 +1,7 @@
 //! From a selection to trees, tables, lines over time and pprof.
 
+pub mod depth;
+pub mod diff;
 pub mod engine;
 pub mod labels;
 pub mod merge;

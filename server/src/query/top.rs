@@ -21,17 +21,7 @@ pub struct TopRow {
 impl NameTree {
     /// All functions, largest own value first.
     pub fn top(&self) -> Vec<TopRow> {
-        let totals = self.totals();
-        let mut own = vec![0_i64; self.names.len()];
-        let mut whole = vec![0_i64; self.names.len()];
-        for (node, &name) in self.node_names.iter().enumerate().skip(1) {
-            let sum = &mut own[name as usize];
-            *sum = sum.saturating_add(self.self_values[node]);
-            if !self.called_by_itself(node, name) {
-                let sum = &mut whole[name as usize];
-                *sum = sum.saturating_add(totals[node]);
-            }
-        }
+        let (own, whole) = self.by_function(&self.self_values);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut rows: Vec<TopRow> = (1..self.names.len())
             .filter(|&name| own[name] != 0 || whole[name] != 0)
@@ -48,6 +38,22 @@ impl NameTree {
                 .then_with(|| a.name.cmp(&b.name))
         });
         rows
+    }
+
+    /// Own and whole value of each name.
+    pub(super) fn by_function(&self, self_values: &[i64]) -> (Vec<i64>, Vec<i64>) {
+        let totals = self.totals_of(self_values);
+        let mut own = vec![0_i64; self.names.len()];
+        let mut whole = vec![0_i64; self.names.len()];
+        for (node, &name) in self.node_names.iter().enumerate().skip(1) {
+            let sum = &mut own[name as usize];
+            *sum = sum.saturating_add(self_values[node]);
+            if totals[node] != 0 && !self.called_by_itself(node, name) {
+                let sum = &mut whole[name as usize];
+                *sum = sum.saturating_add(totals[node]);
+            }
+        }
+        (own, whole)
     }
 
     fn called_by_itself(&self, node: usize, name: u32) -> bool {

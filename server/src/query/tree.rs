@@ -18,6 +18,8 @@ pub struct Tree {
     pub depth: Vec<u32>,
     /// Own value, one a node.
     pub self_value: Vec<i64>,
+    /// Own value on the other side of a diff, one a node; empty in a tree of one side.
+    pub base_self: Vec<i64>,
     /// Sum of all values.
     pub total: i64,
     /// Nodes left out.
@@ -35,7 +37,12 @@ struct Children {
 impl NameTree {
     /// Total of each node: own value and everything below.
     pub fn totals(&self) -> Vec<i64> {
-        let mut totals = self.self_values.clone();
+        self.totals_of(&self.self_values)
+    }
+
+    /// Total of each node for own values that stand elsewhere.
+    pub(super) fn totals_of(&self, own: &[i64]) -> Vec<i64> {
+        let mut totals = own.to_vec();
         for node in (1..totals.len()).rev() {
             let parent = self.parents[node] as usize;
             totals[parent] = totals[parent].saturating_add(totals[node]);
@@ -113,21 +120,41 @@ impl NameTree {
 
     /// Preorder columns of at most `max_nodes` nodes (at least 1) and one `(other)` a cut place.
     pub fn finish(&self, max_nodes: usize) -> Tree {
+        self.finish_both(None, max_nodes)
+    }
+
+    /// The same with own values of a base beside; the largest by the sum of both sides stay.
+    pub(super) fn finish_both(&self, base: Option<&[i64]>, max_nodes: usize) -> Tree {
         let totals = self.totals();
-        let keep = self.keep(&totals, max_nodes.max(1));
+        let base_totals = base.map(|base| self.totals_of(base));
+        let both: Vec<i64>;
+        let weights = match &base_totals {
+            None => &totals,
+            Some(base) => {
+                let sides = totals.iter().zip(base);
+                both = sides.map(|(a, b)| a.saturating_add(*b)).collect();
+                &both
+            }
+        };
+        let keep = self.keep(weights, max_nodes.max(1));
         let children = self.children(&keep);
         let mut out = Columns::new(self, totals[0]);
         let cut = out.cut_sums(self, &totals, &keep);
+        let base_cut = base_totals.map(|totals| cut_below(self, &totals, &keep));
         let mut stack = vec![(0_u32, 0_u32)];
         while let Some((node, depth)) = stack.pop() {
             let at = node as usize;
-            out.push(depth, self.node_names[at], self.self_values[at]);
-            if let Some(&value) = cut
-                .as_ref()
-                .map(|cut| &cut[at])
-                .filter(|&&value| value != 0)
-            {
-                out.push_other(depth + 1, value);
+            let of_base = |values: &[i64]| values[at];
+            out.push(
+                depth,
+                self.node_names[at],
+                self.self_values[at],
+                base.map(of_base),
+            );
+            let value = cut.as_ref().map_or(0, |cut| cut[at]);
+            let base_value = base_cut.as_deref().map(of_base);
+            if value != 0 || base_value.is_some_and(|value| value != 0) {
+                out.push_other(depth + 1, value, base_value);
             }
             let range = children.starts[at] as usize..children.starts[at + 1] as usize;
             stack.extend(
@@ -177,18 +204,12 @@ impl<'a> Columns<'a> {
         if self.tree.cut_nodes == 0 {
             return None;
         }
-        let mut cut = vec![0_i64; totals.len()];
-        for node in 1..totals.len() {
-            let parent = source.parents[node] as usize;
-            if !keep[node] && keep[parent] {
-                cut[parent] = cut[parent].saturating_add(totals[node]);
-                self.tree.cut_value = self.tree.cut_value.saturating_add(totals[node]);
-            }
-        }
+        let cut = cut_below(source, totals, keep);
+        self.tree.cut_value = cut.iter().fold(0, |sum, value| sum.saturating_add(*value));
         Some(cut)
     }
 
-    fn push(&mut self, depth: u32, name: u32, value: i64) {
+    fn push(&mut self, depth: u32, name: u32, value: i64, base: Option<i64>) {
         let id = &mut self.ids[name as usize];
         if *id == u32::MAX {
             *id = self.tree.names.len() as u32;
@@ -200,9 +221,10 @@ impl<'a> Columns<'a> {
         self.tree.name.push(*id);
         self.tree.depth.push(depth);
         self.tree.self_value.push(value);
+        self.tree.base_self.extend(base);
     }
 
-    fn push_other(&mut self, depth: u32, value: i64) {
+    fn push_other(&mut self, depth: u32, value: i64, base: Option<i64>) {
         let tree = &mut self.tree;
         let id = *self.other.get_or_insert_with(|| {
             tree.names.push(OTHER.to_owned());
@@ -211,15 +233,30 @@ impl<'a> Columns<'a> {
         tree.name.push(id);
         tree.depth.push(depth);
         tree.self_value.push(value);
+        tree.base_self.extend(base);
     }
 }
 
+/// For each kept node, the value of its children that were cut.
+fn cut_below(source: &NameTree, totals: &[i64], keep: &[bool]) -> Vec<i64> {
+    let mut cut = vec![0_i64; totals.len()];
+    for node in 1..totals.len() {
+        let parent = source.parents[node] as usize;
+        if !keep[node] && keep[parent] {
+            cut[parent] = cut[parent].saturating_add(totals[node]);
+        }
+    }
+    cut
+}
+
 impl Tree {
-    /// The bytes of `application/vnd.pilotlight.tree`, version 1 (`docs/formats/tree.md`).
+    /// The bytes of `application/vnd.pilotlight.tree` (`docs/formats/tree.md`): version 1, or 2 with
+    /// the column of a base.
     pub fn to_bytes(&self, meta: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.name.len() * 5 + meta.len() + self.names.len() * 40);
         out.extend_from_slice(b"PLTR");
-        let counts = [1, self.name.len(), self.names.len(), meta.len()];
+        let version = 1 + usize::from(!self.base_self.is_empty());
+        let counts = [version, self.name.len(), self.names.len(), meta.len()];
         counts
             .iter()
             .for_each(|&count| out.extend_from_slice(&(count as u32).to_le_bytes()));
@@ -233,9 +270,9 @@ impl Tree {
         self.name
             .iter()
             .for_each(|&name| put_uint(&mut out, name.into()));
-        self.self_value
-            .iter()
-            .for_each(|&value| put_int(&mut out, value));
+        for column in [&self.self_value, &self.base_self] {
+            column.iter().for_each(|&value| put_int(&mut out, value));
+        }
         out
     }
 }
