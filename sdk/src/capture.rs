@@ -120,7 +120,7 @@ fn profile_of(
 }
 
 /// Turns frames into locations with names and mappings.
-struct Names<'a> {
+pub(crate) struct Names<'a> {
     builder: &'a mut ProfileBuilder,
     modules: &'a [Arc<Module>],
     /// By module and segment.
@@ -128,7 +128,7 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn new(builder: &'a mut ProfileBuilder, modules: &'a [Arc<Module>]) -> Names<'a> {
+    pub(crate) fn new(builder: &'a mut ProfileBuilder, modules: &'a [Arc<Module>]) -> Names<'a> {
         let mut names = Names {
             builder,
             modules,
@@ -149,7 +149,7 @@ impl<'a> Names<'a> {
         names
     }
 
-    fn location(&mut self, frame: &Frame) -> LocationId {
+    pub(crate) fn location(&mut self, frame: &Frame) -> LocationId {
         match *frame {
             Frame::Code { module, address } => self.code(module, address),
             Frame::Unknown { address } => self.named("[unknown]", address),
@@ -221,7 +221,8 @@ impl<'a> Names<'a> {
         self.builder.function(name, name, Default::default(), 0)
     }
 
-    fn named(&mut self, name: &str, address: u64) -> LocationId {
+    /// A location that is no place in code.
+    pub(crate) fn named(&mut self, name: &str, address: u64) -> LocationId {
         let function = self.plain(name);
         self.builder.location(None, address, &[(function, 0)])
     }

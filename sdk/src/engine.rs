@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -29,6 +29,11 @@ const KEEP_SYMBOLS: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Looking for threads may take this part of the time.
 const SCAN_SHARE: u32 = 50;
+
+/// How often the loader is asked for changes while nobody captures, but somebody takes stacks.
+const IDLE_TICK: Duration = Duration::from_secs(1);
+/// Profile types that take stacks while nobody captures.
+static MODULES_WANTED: AtomicUsize = AtomicUsize::new(0);
 
 /// The engine of this process, or null. Leaked on purpose: see [`current`].
 static CURRENT: AtomicPtr<Arc<Engine>> = AtomicPtr::new(null_mut());
@@ -96,6 +101,27 @@ pub(crate) fn current() -> Result<Arc<Engine>, Error> {
     unsafe { engine.as_ref() }.cloned().ok_or(Error::NotStarted)
 }
 
+/// From now on, and until each `true` had its `false`, the module snapshot is kept true also while
+/// nobody captures, in this engine and those that start later: what [`crate::here`] needs.
+/// Inside an allocator only while no engine runs: it takes a lock of the engine's.
+#[allow(dead_code, reason = "first used by the types that are about to come")]
+pub(crate) fn keep_modules_current(wanted: bool) {
+    let count = &MODULES_WANTED;
+    match wanted {
+        true => count.fetch_add(1, Ordering::SeqCst),
+        false => count.fetch_sub(1, Ordering::SeqCst),
+    };
+    if let Ok(engine) = current() {
+        // Under the lock, or it is said between the background thread's look and its sleep.
+        let _state = lock(&engine.state);
+        engine.changed.notify_all();
+    }
+}
+
+fn modules_are_wanted() -> bool {
+    MODULES_WANTED.load(Ordering::SeqCst) > 0
+}
+
 /// Starts the background thread and installs the handler.
 pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
     threads::keep_hook();
@@ -132,8 +158,12 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
 
 impl Engine {
     fn spawn(self: &Arc<Self>) -> Result<(), Error> {
-        let engine = Arc::clone(self);
-        let run = move || Background::new(engine).run();
+        let mut background = Background::new(Arc::clone(self));
+        if modules_are_wanted() {
+            // Before the start returns: what follows has its stacks.
+            background.refresh_modules();
+        }
+        let run = move || background.run();
         let thread = std::thread::Builder::new()
             .name("pilotlight".into())
             .spawn(run)
@@ -279,20 +309,24 @@ impl Background {
     }
 
     /// False when it is time to stop.
-    fn wait_for_capture(&self) -> bool {
-        let mut state = lock(&self.engine.state);
+    fn wait_for_capture(&mut self) -> bool {
+        let engine = Arc::clone(&self.engine);
+        let mut state = lock(&engine.state);
         let mut idle_since = Some(Instant::now());
         while state.captures.is_empty() && !state.stop {
-            match idle_since {
-                Some(since) if since.elapsed() >= KEEP_SYMBOLS => {
-                    symbols::forget();
-                    idle_since = None;
-                }
-                Some(_) => state = self.engine.wait(state, KEEP_SYMBOLS),
-                None => {
-                    let woken = self.engine.changed.wait(state);
-                    state = woken.unwrap_or_else(PoisonError::into_inner);
-                }
+            if idle_since.is_some_and(|since| since.elapsed() >= KEEP_SYMBOLS) {
+                symbols::forget();
+                idle_since = None;
+            }
+            if !modules_are_wanted() {
+                state = engine.wait(state, KEEP_SYMBOLS);
+                continue;
+            }
+            drop(state);
+            self.refresh_stale_modules();
+            state = lock(&engine.state);
+            if state.captures.is_empty() && !state.stop {
+                state = engine.wait(state, IDLE_TICK);
             }
         }
         !state.stop
@@ -318,11 +352,7 @@ impl Background {
         if wanted != self.armed {
             self.sample(wanted);
         }
-        if loader_counts() != self.counts
-            || (self.refreshed.elapsed() >= STALE_PAUSE && handler::take_stale())
-        {
-            self.refresh_modules();
-        }
+        self.refresh_stale_modules();
         if self.armed.has(Kind::Cpu) && Instant::now() >= self.next_scan {
             let began = Instant::now();
             threads::scan();
@@ -330,6 +360,16 @@ impl Background {
         }
         self.drain();
         true
+    }
+
+    /// The loader has other objects than at the last snapshot, or code or stacks were met that it
+    /// does not know.
+    fn refresh_stale_modules(&mut self) {
+        if loader_counts() != self.counts
+            || (self.refreshed.elapsed() >= STALE_PAUSE && handler::take_stale())
+        {
+            self.refresh_modules();
+        }
     }
 
     fn refresh_modules(&mut self) {

@@ -48,6 +48,8 @@
 //! | `ring` | from handlers to the background thread |
 //! | `modules` | snapshot of what is loaded |
 //! | `aggregate` | samples added up by stack |
+//! | `here` | the calling thread's stack, at once |
+//! | `sites`, `pages` | stacks with counters in bounded memory, filled without allocation |
 //! | `capture`, `symbols` | stacks to a profile with names and lines |
 //! | `types` | the registry: which profiles there are, whether they are on, how they are taken |
 //! | [`http`] | `/debug/pprof/`, as pure functions and as a small server |
@@ -68,12 +70,17 @@ mod capture;
 mod config;
 mod engine;
 mod handler;
+#[allow(dead_code, reason = "first used by the types that are about to come")]
+mod here;
 pub mod http;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 mod kind;
 mod modules;
+mod pages;
 mod ring;
+#[allow(dead_code, reason = "as `here`")]
+mod sites;
 mod stats;
 mod symbols;
 mod sys;

@@ -1,6 +1,6 @@
 //! The SIGPROF handler. `README.md` in this folder lists what it may do.
 
-mod scratch;
+pub(crate) mod scratch;
 
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -120,12 +120,12 @@ pub(crate) fn disarm() {
 /// Publishes a snapshot and frees the one before, once no handler can hold it.
 pub(crate) fn publish(snapshot: Box<Snapshot>) {
     let old = SNAPSHOT.swap(Box::into_raw(snapshot), Ordering::SeqCst);
-    if !SCRATCH.each_was_free() {
+    if !SCRATCH.each_was_free() || !crate::here::each_walk_ended() {
         // A thread is stopped inside the handler and may go on with the old snapshot any time.
         COUNTERS.snapshots_leaked.add(1);
     } else if !old.is_null() {
-        // SAFETY: handlers load the pointer after they acquire a scratch buffer, and each buffer
-        // was free after the swap: none holds the old pointer.
+        // SAFETY: handlers, and walks of a thread's own stack, load the pointer after they acquire a
+        // scratch buffer, and each buffer was free after the swap: none holds the old pointer.
         drop(unsafe { Box::from_raw(old) });
     }
 }
@@ -137,12 +137,28 @@ pub(crate) fn forget_in_child() {
     // Not freed: what the parent's captures left in the child may still point to it.
     RING.store(null_mut(), Ordering::SeqCst);
     SCRATCH.free_all();
+    crate::here::forget_in_child();
     for mark in &MARKS {
         mark.store(0, Ordering::Relaxed);
     }
 }
 
-/// Whether a handler met something unknown since the last call.
+/// The published snapshot.
+///
+/// # Safety
+/// The caller holds a scratch buffer that [`publish`] waits for, acquired before the call, as long as
+/// it uses the snapshot.
+pub(crate) unsafe fn snapshot() -> Option<&'static Snapshot> {
+    // SAFETY: promised by the caller.
+    unsafe { SNAPSHOT.load(Ordering::SeqCst).as_ref() }
+}
+
+/// Something was met that the snapshot does not know.
+pub(crate) fn note_stale() {
+    STALE.store(true, Ordering::Relaxed);
+}
+
+/// Whether something unknown was met since the last call.
 pub(crate) fn take_stale() -> bool {
     STALE.swap(false, Ordering::Relaxed)
 }

@@ -18,7 +18,7 @@ struct Buffer {
 }
 
 /// In the zero pages of the program: a buffer costs memory once it was used.
-pub(super) struct ScratchPool {
+pub(crate) struct ScratchPool {
     buffers: [Buffer; BUFFERS],
 }
 
@@ -26,10 +26,10 @@ pub(super) struct ScratchPool {
 unsafe impl Sync for ScratchPool {}
 
 /// A buffer of frames, given back when dropped.
-pub(super) struct Scratch<'a>(&'a Buffer);
+pub(crate) struct Scratch<'a>(&'a Buffer);
 
 impl ScratchPool {
-    pub(super) const fn new() -> ScratchPool {
+    pub(crate) const fn new() -> ScratchPool {
         ScratchPool {
             buffers: [const {
                 Buffer {
@@ -41,7 +41,7 @@ impl ScratchPool {
     }
 
     /// A free buffer, looked for from `hint` on.
-    pub(super) fn acquire(&self, hint: usize) -> Option<Scratch<'_>> {
+    pub(crate) fn acquire(&self, hint: usize) -> Option<Scratch<'_>> {
         (0..BUFFERS).find_map(|step| {
             let buffer = &self.buffers[(hint + step) % BUFFERS];
             let taken = buffer.taken.swap(true, Ordering::SeqCst);
@@ -50,7 +50,7 @@ impl ScratchPool {
     }
 
     /// In a forked child: who held a buffer is not there any more.
-    pub(super) fn free_all(&self) {
+    pub(crate) fn free_all(&self) {
         for buffer in &self.buffers {
             buffer.taken.store(false, Ordering::SeqCst);
         }
@@ -58,7 +58,7 @@ impl ScratchPool {
 
     /// Waits until each buffer was seen free at least once since the call; false when one is held
     /// for longer than any handler runs.
-    pub(super) fn each_was_free(&self) -> bool {
+    pub(crate) fn each_was_free(&self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         for buffer in &self.buffers {
             while buffer.taken.load(Ordering::SeqCst) {
@@ -74,7 +74,7 @@ impl ScratchPool {
 
 impl Scratch<'_> {
     /// Room for `depth` frames, at most [`MAX_DEPTH`].
-    pub(super) fn frames(&mut self, depth: usize) -> &mut [u64] {
+    pub(crate) fn frames(&mut self, depth: usize) -> &mut [u64] {
         // SAFETY: `taken` is ours until drop, so nobody else has this buffer.
         let frames: &mut [u64; MAX_DEPTH] = unsafe { &mut *self.0.frames.get() };
         &mut frames[..depth.min(MAX_DEPTH)]

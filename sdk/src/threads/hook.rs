@@ -61,7 +61,9 @@ extern "C-unwind" fn run(call: *mut c_void) -> *mut c_void {
         argument,
         stack_size,
     } = *call;
-    started(|| own_stack(stack_size));
+    let stack = own_stack(stack_size);
+    crate::here::note_stack(stack.clone());
+    started(stack);
     let result = start(argument);
     ended();
     result
@@ -94,11 +96,10 @@ fn own_stack(size: usize) -> Range<usize> {
 }
 
 /// The calling thread starts.
-fn started(stack: impl FnOnce() -> Range<usize>) {
+fn started(stack: Range<usize>) {
     if !ARMED.load(Ordering::Relaxed) {
         return;
     }
-    let stack = stack();
     if let Some(threads) = threads().as_mut() {
         threads.add(own_tid(), stack);
     }

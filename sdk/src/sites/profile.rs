@@ -1,0 +1,186 @@
+//! From sites to a profile with mappings, names and lines.
+
+use std::collections::HashMap;
+
+use pilotlight_profile::{LocationId, Profile, ProfileBuilder};
+use pilotlight_unwind::Module;
+
+use super::{COUNTERS, Row};
+use crate::aggregate::Frame;
+use crate::capture::Names;
+use crate::symbols;
+
+/// What the profile looks like.
+pub(crate) struct Shape<'a, const N: usize> {
+    /// Type and unit of each column.
+    pub(crate) columns: [(&'a str, &'a str); N],
+    /// The column that is shown first.
+    pub(crate) default_column: &'a str,
+    /// Type, unit, and how many units a sample stands for.
+    pub(crate) period: (&'a str, &'a str, i64),
+    /// Shown for rows without frames.
+    pub(crate) without_stack: &'a str,
+    /// Functions that are left out where they are the innermost frames: the profiler's own.
+    pub(crate) hidden: fn(&str) -> bool,
+}
+
+/// A profile of `rows`, with the values that `values` makes of a row's counters; rows whose values
+/// are all zero are left out. The time of the profile is the caller's to set.
+pub(crate) fn profile_of<const N: usize>(
+    rows: &[Row],
+    shape: &Shape<'_, N>,
+    values: impl Fn(&[u64; COUNTERS]) -> [i64; N],
+) -> Profile {
+    let mut builder = ProfileBuilder::new();
+    for (ty, unit) in shape.columns {
+        builder.sample_type(ty, unit);
+    }
+    builder.default_sample_type(shape.default_column);
+    let (ty, unit, period) = shape.period;
+    builder.period(ty, unit, period);
+    let modules = crate::modules::current();
+    let mut places = Places {
+        modules: &modules,
+        known: HashMap::new(),
+        names: Names::new(&mut builder, &modules),
+        hidden: shape.hidden,
+    };
+    let samples: Vec<(Vec<LocationId>, [i64; N])> = rows
+        .iter()
+        .map(|row| (row, values(&row.counters)))
+        .filter(|(_, values)| *values != [0; N])
+        .map(|(row, values)| (places.stack(row, shape.without_stack), values))
+        .collect();
+    for (stack, values) in samples {
+        let stack = builder.stack(&stack);
+        builder.sample(stack, Default::default(), &values);
+    }
+    builder.finish()
+}
+
+/// Locations by address.
+struct Places<'a> {
+    modules: &'a [std::sync::Arc<Module>],
+    /// And whether it is hidden.
+    known: HashMap<u64, (LocationId, bool)>,
+    names: Names<'a>,
+    hidden: fn(&str) -> bool,
+}
+
+impl Places<'_> {
+    fn stack(&mut self, row: &Row, without_stack: &str) -> Vec<LocationId> {
+        if row.is_overflow {
+            return vec![self.names.named("[over the memory budget]", 0)];
+        }
+        let mut stack = Vec::with_capacity(row.frames.len() + 1);
+        for address in &row.frames {
+            let (location, hidden) = self.place(*address);
+            if !(hidden && stack.is_empty()) {
+                stack.push(location);
+            }
+        }
+        if row.truncated {
+            stack.push(self.names.location(&Frame::Truncated));
+        } else if stack.is_empty() {
+            stack.push(self.names.named(without_stack, 0));
+        }
+        stack
+    }
+
+    fn place(&mut self, address: u64) -> (LocationId, bool) {
+        if let Some(known) = self.known.get(&address) {
+            return *known;
+        }
+        let code =
+            |s: &pilotlight_unwind::Segment| s.executable && (s.start..s.limit).contains(&address);
+        let module = self
+            .modules
+            .iter()
+            .position(|module| module.segments.iter().any(code));
+        let place = match module {
+            Some(at) => {
+                let frame = Frame::Code {
+                    module: at as u32,
+                    address,
+                };
+                let names = symbols::frames(&self.modules[at], address);
+                // The last one is the function itself, those before are inlined into it.
+                let is_hidden = names.last().is_some_and(|f| (self.hidden)(&f.function));
+                (self.names.location(&frame), is_hidden)
+            }
+            None => (self.names.location(&Frame::Unknown { address }), false),
+        };
+        self.known.insert(address, place);
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape<'_, 2> = Shape {
+        columns: [("contentions", "count"), ("delay", "nanoseconds")],
+        default_column: "delay",
+        period: ("contentions", "count", 1),
+        without_stack: "[no stack]",
+        hidden: |name| name.contains("hide_me"),
+    };
+
+    #[inline(never)]
+    fn hide_me(x: u64) -> u64 {
+        x * 7 + 1
+    }
+
+    #[inline(never)]
+    fn show_me(x: u64) -> u64 {
+        x * 8 + 3
+    }
+
+    fn row(frames: &[u64], counters: [u64; COUNTERS]) -> Row {
+        Row {
+            frames: frames.to_vec(),
+            truncated: false,
+            is_overflow: false,
+            counters,
+        }
+    }
+
+    fn text(rows: &[Row]) -> Vec<String> {
+        let profile = profile_of(rows, &SHAPE, |c| [c[0] as i64, c[1] as i64]);
+        let mut text = Vec::new();
+        pilotlight_profile::to_collapsed(&profile, 1, &mut text).unwrap();
+        let mut lines: Vec<String> = String::from_utf8(text)
+            .unwrap()
+            .lines()
+            .map(str::to_string)
+            .collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn rows_become_named_stacks_and_hidden_leaves_go() {
+        let (hidden, shown) = (hide_me as *const () as u64, show_me as *const () as u64);
+        let mut overflow = row(&[], [1, 9, 0, 0]);
+        overflow.is_overflow = true;
+        let mut cut = row(&[shown], [1, 3, 0, 0]);
+        cut.truncated = true;
+        let rows = [
+            row(&[hidden, shown, hidden], [1, 5, 0, 0]),
+            row(&[shown, hidden], [1, 6, 0, 0]),
+            row(&[], [2, 4, 0, 0]),
+            row(&[shown], [0, 0, 9, 9]),
+            cut,
+            overflow,
+        ];
+        let here = "pilotlight::sites::profile::tests";
+        let expected = [
+            "[no stack] 4".to_string(),
+            "[over the memory budget] 9".to_string(),
+            format!("[truncated];{here}::show_me 3"),
+            format!("{here}::hide_me;{here}::show_me 11"),
+        ];
+        assert_eq!(text(&rows), expected);
+    }
+}
