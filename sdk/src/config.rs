@@ -4,11 +4,12 @@ use std::fmt;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::{Guard, engine, http};
+use crate::{Guard, engine, http, spans};
 
 /// How to start. Environment variables override what the program says:
 /// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_LISTEN` (address or `none`),
-/// `PILOTLIGHT_FREQUENCY_HZ`, `PILOTLIGHT_HTTP_SWITCH` (`true`/`false`).
+/// `PILOTLIGHT_FREQUENCY_HZ`, `PILOTLIGHT_HTTP_SWITCH` (`true`/`false`), `PILOTLIGHT_AWAIT`
+/// (`true`/`false`).
 ///
 /// ```no_run
 /// let _pilotlight = pilotlight::Config::new("checkout").frequency_hz(199).start()?;
@@ -23,6 +24,7 @@ pub struct Config {
     pub(crate) ring_bytes: usize,
     pub(crate) budget_bytes: usize,
     pub(crate) http_switch: bool,
+    pub(crate) await_profile: bool,
 }
 
 /// Samples per second of CPU time; prime, so as not to beat with periodic work.
@@ -44,6 +46,7 @@ impl Config {
             ring_bytes: 2 << 20,
             budget_bytes: 64 << 20,
             http_switch: false,
+            await_profile: false,
         }
     }
 
@@ -100,6 +103,14 @@ impl Config {
         self
     }
 
+    /// Whether time between polls of spanned futures is counted from the start on
+    /// (`/debug/pprof/await`, [`crate::spans`]). Default no; it can be switched later.
+    #[must_use]
+    pub fn await_profile(mut self, on: bool) -> Config {
+        self.await_profile = on;
+        self
+    }
+
     /// Starts. Sampling itself begins with the first capture; until then the cost is nothing but
     /// one sleeping thread, and one more that accepts connections.
     ///
@@ -115,6 +126,9 @@ impl Config {
         // Stops again when there is no server.
         let mut guard = Guard::new(engine::start(&config)?);
         http::allow_switch(config.http_switch);
+        if config.await_profile {
+            spans::set_await_enabled(true);
+        }
         let server = listener.map(http::serve).transpose();
         guard.server = server.map_err(Error::Thread)?;
         Ok(guard)
@@ -127,6 +141,9 @@ impl Config {
         }
         if let Some(allowed) = flag("PILOTLIGHT_HTTP_SWITCH")? {
             self.http_switch = allowed;
+        }
+        if let Some(on) = flag("PILOTLIGHT_AWAIT")? {
+            self.await_profile = on;
         }
         if let Some(text) = variable("PILOTLIGHT_FREQUENCY_HZ") {
             let wrong = |_| Error::variable("PILOTLIGHT_FREQUENCY_HZ", &text, "1 to 10000");

@@ -14,7 +14,8 @@
 //! touched as it is used, and the unwind tables of what is loaded are all that it keeps.
 //!
 //! # What it cannot see
-//! - Time that threads wait: this is CPU time only.
+//! - Time that threads wait, in the CPU profile. Time that tasks wait is in `await`, for futures that
+//!   are [`spans`].
 //! - Above the kernel's tick (often 250 Hz) stacks get no finer: several expiries come with one
 //!   signal, and are counted as such.
 //! - Inlined functions and lines need debug information: `debug = 1` in the release profile;
@@ -36,6 +37,7 @@
 //! | `thread-hook` (default) | `pthread_create` of this program is pilotlight's. Leave it out (`default-features = false`) where something else must define that symbol, or its allocator starts threads; short-lived threads then show as `[threads that ended unsampled]` |
 //! | `axum` | the routes as an axum router |
 //! | `hyper` | the routes as a hyper service |
+//! | `macros` | `#[pilotlight::main]` and `#[pilotlight::span]` |
 //!
 //! # Who is responsible for what
 //! | module | job |
@@ -53,6 +55,10 @@
 //! | `capture`, `symbols` | stacks to a profile with names and lines |
 //! | `types` | the registry: which profiles there are, whether they are on, how they are taken |
 //! | [`http`] | `/debug/pprof/`, as pure functions and as a small server |
+//! | [`labels`] | what a sample belongs to, by names of the program's own |
+//! | [`spans`] | logical stacks of tasks: where they wait (`await`), which live (`tasks`) |
+//! | [`otel`] | trace and span ids, published for readers outside |
+//! | `context` | the words of a thread that a handler may read: labels and span |
 //! | `stats` | what happened to every signal |
 //! | `sys` | what differs between processors and C libraries |
 
@@ -68,6 +74,7 @@ mod aggregate;
 pub mod axum;
 mod capture;
 mod config;
+mod context;
 mod engine;
 mod handler;
 #[allow(dead_code, reason = "first used by the types that are about to come")]
@@ -76,11 +83,14 @@ pub mod http;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 mod kind;
+pub mod labels;
 mod modules;
+pub mod otel;
 mod pages;
 mod ring;
 #[allow(dead_code, reason = "as `here`")]
 mod sites;
+pub mod spans;
 mod stats;
 mod symbols;
 mod sys;
@@ -91,7 +101,11 @@ use std::sync::Arc;
 
 pub use capture::{Capture, capture};
 pub use config::{Config, Error};
+pub use labels::{LabelExt, Labels};
+#[cfg(feature = "macros")]
+pub use pilotlight_macros::{main, span};
 pub use pilotlight_profile::Profile;
+pub use spans::SpanExt;
 pub use stats::{Stats, stats};
 pub use types::{Kind, ProfileType, State, profile_types, set_enabled, take};
 
@@ -143,6 +157,15 @@ impl Drop for Guard {
 /// When the address is taken, an environment variable makes no sense, or it runs already.
 pub fn start(service: &str) -> Result<Guard, Error> {
     Config::new(service).start()
+}
+
+/// For `#[pilotlight::main]`: a service runs also where its profiler does not.
+#[doc(hidden)]
+#[must_use = "dropping the guard stops everything at once"]
+pub fn start_or_say_why_not(service: &str) -> Option<Guard> {
+    start(service)
+        .inspect_err(|why| eprintln!("pilotlight: {service} runs without profiles: {why}"))
+        .ok()
 }
 
 /// For tests of this crate: facts about the inside.

@@ -39,6 +39,10 @@ pub(crate) struct Counters {
     pub(crate) blocked: Counter,
     pub(crate) snapshots: Counter,
     pub(crate) snapshots_leaked: Counter,
+    pub(crate) labels_cut: Counter,
+    pub(crate) labels_dropped: Counter,
+    pub(crate) label_sets_overflowed: Counter,
+    pub(crate) span_stacks_overflowed: Counter,
 }
 
 pub(crate) static COUNTERS: Counters = Counters {
@@ -59,6 +63,10 @@ pub(crate) static COUNTERS: Counters = Counters {
     blocked: Counter::new(),
     snapshots: Counter::new(),
     snapshots_leaked: Counter::new(),
+    labels_cut: Counter::new(),
+    labels_dropped: Counter::new(),
+    label_sets_overflowed: Counter::new(),
+    span_stacks_overflowed: Counter::new(),
 };
 
 /// Counts since the process started. `taken + dropped() == delivered`, but for signals that are being
@@ -106,6 +114,14 @@ pub struct Stats {
     pub snapshots: u64,
     /// Snapshots that were never freed, because a handler was stopped while it held one.
     pub snapshots_leaked: u64,
+    /// Keys and values of labels that were cut to their limit.
+    pub labels_cut: u64,
+    /// Labels left out because their set had 16 already.
+    pub labels_dropped: u64,
+    /// Label sets that became `labels="[overflow]"`, because all 16,384 or 4 MiB are held.
+    pub label_sets_overflowed: u64,
+    /// Logical stacks that became `[overflow]`, because there were 16,384 already.
+    pub span_stacks_overflowed: u64,
 }
 
 impl Stats {
@@ -138,6 +154,10 @@ pub fn stats() -> Stats {
         blocked: c.blocked.get(),
         snapshots: c.snapshots.get(),
         snapshots_leaked: c.snapshots_leaked.get(),
+        labels_cut: c.labels_cut.get(),
+        labels_dropped: c.labels_dropped.get(),
+        label_sets_overflowed: c.label_sets_overflowed.get(),
+        span_stacks_overflowed: c.span_stacks_overflowed.get(),
         delivered: c.delivered.get(),
     }
 }

@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `x86_64`, `aarch64` | registers of an interrupted thread, its thread pointer, what lies below its stack pointer |
+//! | `tls` | thread-local words that a handler may read |
 //! | `shared_libc`, `static_libc` | finding the function that ours stands before, keeping code mapped |
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
@@ -12,6 +13,7 @@ mod arch;
 #[cfg_attr(target_feature = "crt-static", path = "static_libc.rs")]
 #[cfg_attr(not(target_feature = "crt-static"), path = "shared_libc.rs")]
 mod linked;
+pub(crate) mod tls;
 
 #[cfg(feature = "thread-hook")]
 pub(crate) use arch::thread_pointer;

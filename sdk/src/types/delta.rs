@@ -92,8 +92,9 @@ fn key(profile: &Profile, sample: &Sample<'_>) -> Vec<u8> {
         if location.address != 0 {
             continue;
         }
-        // Such as `[overflow]`, which has no address of its own.
+        // Such as `[overflow]` and logical spans, which have no address of their own.
         for line in location.lines {
+            key.extend(line.line.to_le_bytes());
             let function = profile.functions.get(line.function.index());
             put(
                 &mut key,

@@ -6,6 +6,7 @@
 mod cpu;
 mod delta;
 mod plain;
+mod tasks;
 pub(crate) mod text;
 
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +18,13 @@ use crate::Error;
 pub(crate) use delta::Delta;
 
 /// Types that every build has; those of features register themselves under `cfg`.
-static BUILT_IN: &[&dyn Source] = &[&plain::Cmdline, &cpu::Cpu, &plain::Symbol];
+static BUILT_IN: &[&dyn Source] = &[
+    &tasks::Await,
+    &plain::Cmdline,
+    &cpu::Cpu,
+    &plain::Symbol,
+    &tasks::Tasks,
+];
 
 /// Types that the program added while it runs.
 static ADDED: Mutex<Vec<&'static dyn Source>> = Mutex::new(Vec::new());

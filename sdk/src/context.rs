@@ -1,0 +1,178 @@
+//! What a thread is doing, as one word that a signal handler may read: which labels hold, and which
+//! logical span runs.
+//!
+//! The words live in static thread-local storage and are reached from the thread pointer without a
+//! call: neither the first access in a thread nor one inside a handler ever enters the loader. In the
+//! same block stands the record of the OpenTelemetry thread context, which readers outside of the
+//! process find by the symbol `otel_thread_ctx_v1`.
+
+use std::arch::global_asm;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::otel::ThreadRecord;
+use crate::spans::Entry;
+use crate::sys::tls::static_tls;
+
+global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".balign 8",
+    ".globl otel_thread_ctx_v1",
+    ".type otel_thread_ctx_v1, @object",
+    "otel_thread_ctx_v1:",
+    ".zero 8",
+    ".size otel_thread_ctx_v1, 8",
+    ".balign 8",
+    ".globl pilotlight_thread_words",
+    ".hidden pilotlight_thread_words",
+    ".type pilotlight_thread_words, @object",
+    "pilotlight_thread_words:",
+    ".zero {size}",
+    ".size pilotlight_thread_words, {size}",
+    ".popsection",
+    size = const size_of::<ThreadWords>(),
+);
+
+/// Labels in the low half, the logical span in the high half; 0 in either is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Context(pub(crate) u64);
+
+impl Context {
+    pub(crate) fn new(labels: u32, node: u32) -> Context {
+        Context(u64::from(node) << 32 | u64::from(labels))
+    }
+
+    /// Id of the label set.
+    pub(crate) fn labels(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Id of the logical span.
+    pub(crate) fn node(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// This one, with what it leaves open taken from `other`.
+    pub(crate) fn or(self, other: Context) -> Context {
+        let pick = |own: u32, other: u32| if own == 0 { other } else { own };
+        Context::new(
+            pick(self.labels(), other.labels()),
+            pick(self.node(), other.node()),
+        )
+    }
+}
+
+/// A thread's own words. Only the thread itself writes; a handler in it reads.
+#[repr(C, align(8))]
+pub(crate) struct ThreadWords {
+    context: AtomicU64,
+    /// The spanned future that is polled, null outside of one. Valid while its poll is on the stack.
+    entry: AtomicPtr<Entry>,
+    pub(crate) record: ThreadRecord,
+}
+
+/// The calling thread's words; they live as long as the thread.
+#[inline(always)]
+pub(crate) fn words() -> *const ThreadWords {
+    static_tls!("pilotlight_thread_words") as *const ThreadWords
+}
+
+/// Where the pointer of the OpenTelemetry thread context stands for the calling thread.
+#[inline(always)]
+pub(crate) fn otel_pointer() -> *const AtomicPtr<c_void> {
+    static_tls!("otel_thread_ctx_v1") as *const AtomicPtr<c_void>
+}
+
+/// What the calling thread is doing. Async-signal-safe.
+#[inline(always)]
+pub(crate) fn current() -> Context {
+    // SAFETY: the calling thread's words.
+    Context(unsafe { &*words() }.context.load(Ordering::Relaxed))
+}
+
+/// The spanned future whose poll runs in this thread, or null.
+#[inline(always)]
+pub(crate) fn current_entry() -> *mut Entry {
+    // SAFETY: the calling thread's words.
+    unsafe { &*words() }.entry.load(Ordering::Relaxed)
+}
+
+/// Sets the context until dropped. Not to be sent to another thread: holds a raw pointer.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    words: *const ThreadWords,
+    before: Context,
+}
+
+impl Entered {
+    #[inline(always)]
+    pub(crate) fn new(context: Context) -> Entered {
+        let words = words();
+        // SAFETY: the calling thread's words.
+        let cell = unsafe { &(*words).context };
+        let before = Context(cell.load(Ordering::Relaxed));
+        cell.store(context.0, Ordering::Relaxed);
+        Entered { words, before }
+    }
+}
+
+impl Drop for Entered {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the words of the thread that made this, which is this one: it is not Send.
+        unsafe { &(*self.words).context }.store(self.before.0, Ordering::Relaxed);
+    }
+}
+
+/// As [`Entered`], for the poll of a spanned future.
+pub(crate) struct Polling {
+    entered: Entered,
+    outer: *mut Entry,
+}
+
+impl Polling {
+    #[inline(always)]
+    pub(crate) fn new(context: Context, entry: *mut Entry) -> Polling {
+        let entered = Entered::new(context);
+        // SAFETY: the calling thread's words.
+        let cell = unsafe { &(*entered.words).entry };
+        let outer = cell.load(Ordering::Relaxed);
+        cell.store(entry, Ordering::Relaxed);
+        Polling { entered, outer }
+    }
+}
+
+impl Drop for Polling {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: as in `Entered`.
+        unsafe { &(*self.entered.words).entry }.store(self.outer, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_have_words_of_their_own_that_start_empty() {
+        let here = words() as usize;
+        let _entered = Entered::new(Context::new(7, 9));
+        let (there, context) = std::thread::spawn(|| (words() as usize, current()))
+            .join()
+            .unwrap();
+        assert_ne!(here, there);
+        assert_eq!(context, Context::default());
+        assert_eq!((current().labels(), current().node()), (7, 9));
+    }
+
+    #[test]
+    fn leaving_restores_what_was_there() {
+        let outer = Entered::new(Context::new(1, 0));
+        drop(Entered::new(Context::new(2, 5)));
+        assert_eq!(current(), Context::new(1, 0));
+        assert_eq!(current().or(Context::new(9, 8)), Context::new(1, 8));
+        drop(outer);
+        assert_eq!(current(), Context::default());
+    }
+}
