@@ -9,6 +9,7 @@
 //! | `profile` | decode with validity check, encode, four bombs | google/pprof, prost |
 //! | `unwind` | ns a frame in a signal handler | frame pointers, framehop, libgcc |
 //! | `sdk` | handler, start, report, overhead, accuracy | pprof-rs with its three unwinders |
+//! | `sdk await` | a poll under spans and labels | async-backtrace, tracing |
 //! | `server` | ingest, acknowledgement, bytes, flame graph | Pyroscope, Parca (measured once) |
 //! | `ui` | the page in headless Chromium (`npm run bench` of `ui/web`) | - |
 //! | `build` | a cold release build of the binary; minutes of work | - |

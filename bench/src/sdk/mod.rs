@@ -1,6 +1,8 @@
 //! `bench sdk`: our SDK beside pprof-rs with each of its unwinders, the same workloads in processes
 //! of their own (`pilotlight-bench-kit`'s `subject`).
 
+mod tasks;
+
 use std::path::PathBuf;
 
 use crate::{
@@ -23,8 +25,26 @@ struct Subjects(Vec<Subject>);
 /// Prints the figures of the part, or of the named `groups` of it.
 pub fn run(groups: &[&str]) -> Outcome<()> {
     const ALL: [&str; 5] = ["handler", "start", "report", "overhead", "accuracy"];
-    if let Some(unknown) = groups.iter().find(|group| !ALL.contains(group)) {
-        return Err(format!("no group {unknown:?} in {ALL:?}").into());
+    /// Measured by programs of their own.
+    const APART: [Apart; 1] = [("await", tasks::run)];
+    type Apart = (&'static str, fn() -> Outcome<()>);
+    let is_known =
+        |group: &str| ALL.contains(&group) || APART.iter().any(|(name, _)| *name == group);
+    if let Some(unknown) = groups.iter().find(|group| !is_known(group)) {
+        return Err(format!(
+            "no group {unknown:?} in {ALL:?} and {:?}",
+            APART.map(|a| a.0)
+        )
+        .into());
+    }
+    for (_, run) in APART
+        .iter()
+        .filter(|(name, _)| groups.is_empty() || groups.contains(name))
+    {
+        run()?;
+    }
+    if !groups.is_empty() && !groups.iter().any(|group| ALL.contains(group)) {
+        return Ok(());
     }
     let subjects = Subjects::build()?;
     for group in ALL {
