@@ -9,7 +9,7 @@ use crate::{Guard, engine, http, spans};
 /// How to start. Environment variables override what the program says:
 /// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_LISTEN` (address or `none`),
 /// `PILOTLIGHT_FREQUENCY_HZ`, `PILOTLIGHT_HTTP_SWITCH` (`true`/`false`), `PILOTLIGHT_AWAIT`
-/// (`true`/`false`).
+/// (`true`/`false`), `PILOTLIGHT_LOCK_RATE_NS`.
 ///
 /// ```no_run
 /// let _pilotlight = pilotlight::Config::new("checkout").frequency_hz(199).start()?;
@@ -25,6 +25,7 @@ pub struct Config {
     pub(crate) budget_bytes: usize,
     pub(crate) http_switch: bool,
     pub(crate) await_profile: bool,
+    pub(crate) lock_rate_ns: u64,
 }
 
 /// Samples per second of CPU time; prime, so as not to beat with periodic work.
@@ -47,6 +48,7 @@ impl Config {
             budget_bytes: 64 << 20,
             http_switch: false,
             await_profile: false,
+            lock_rate_ns: 0,
         }
     }
 
@@ -111,6 +113,15 @@ impl Config {
         self
     }
 
+    /// Times waits of threads for each other (profiles `mutex` and `block`); 0 does not. Waits shorter
+    /// than this many nanoseconds are kept with a probability and weigh accordingly. 100,000 is cheap
+    /// enough to stay on; 1 keeps every wait. Needs the feature `lock-hooks`.
+    #[must_use]
+    pub fn lock_rate_ns(mut self, lock_rate_ns: u64) -> Config {
+        self.lock_rate_ns = lock_rate_ns;
+        self
+    }
+
     /// Starts. Sampling itself begins with the first capture; until then the cost is nothing but
     /// one sleeping thread, and one more that accepts connections.
     ///
@@ -148,6 +159,10 @@ impl Config {
         if let Some(text) = variable("PILOTLIGHT_FREQUENCY_HZ") {
             let wrong = |_| Error::variable("PILOTLIGHT_FREQUENCY_HZ", &text, "1 to 10000");
             self.frequency_hz = text.parse().map_err(wrong)?;
+        }
+        if let Some(text) = variable("PILOTLIGHT_LOCK_RATE_NS") {
+            let wrong = |_| Error::variable("PILOTLIGHT_LOCK_RATE_NS", &text, "nanoseconds, or 0");
+            self.lock_rate_ns = text.parse().map_err(wrong)?;
         }
         if let Some(text) = variable("PILOTLIGHT_LISTEN") {
             self.listen = Some(text).filter(|address| address != "none");

@@ -152,6 +152,8 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
         CURRENT.store(null_mut(), Ordering::Release);
         return Err(error);
     }
+    #[cfg(feature = "lock-hooks")]
+    crate::locks::start(config.lock_rate_ns);
     watch_forks();
     Ok(engine)
 }
@@ -182,6 +184,8 @@ impl Engine {
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }
+        #[cfg(feature = "lock-hooks")]
+        crate::locks::set_rate(0);
         CURRENT.store(null_mut(), Ordering::Release);
     }
 

@@ -34,6 +34,7 @@
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
+//! | `lock-hooks` (default) | `syscall`, `pthread_mutex_lock` and the like are pilotlight's, so that waits can be timed: profiles `mutex` and `block`. Weak symbols: another definition in the program wins |
 //! | `thread-hook` (default) | `pthread_create` of this program is pilotlight's. Leave it out (`default-features = false`) where something else must define that symbol, or its allocator starts threads; short-lived threads then show as `[threads that ended unsampled]` |
 //! | `axum` | the routes as an axum router |
 //! | `hyper` | the routes as a hyper service |
@@ -48,6 +49,7 @@
 //! | `handler` | what runs in the signal; its README lists what that may do |
 //! | `kind` | what a capture samples, what a record is |
 //! | `ring` | from handlers to the background thread |
+//! | `locks` | waits of threads for each other, timed |
 //! | `modules` | snapshot of what is loaded |
 //! | `aggregate` | samples added up by stack |
 //! | `here` | the calling thread's stack, at once |
@@ -84,6 +86,8 @@ pub mod http;
 pub mod hyper;
 mod kind;
 pub mod labels;
+#[cfg(feature = "lock-hooks")]
+mod locks;
 mod modules;
 pub mod otel;
 mod pages;

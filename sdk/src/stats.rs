@@ -43,6 +43,9 @@ pub(crate) struct Counters {
     pub(crate) labels_dropped: Counter,
     pub(crate) label_sets_overflowed: Counter,
     pub(crate) span_stacks_overflowed: Counter,
+    pub(crate) waits: Counter,
+    pub(crate) waits_ns: Counter,
+    pub(crate) waits_kept: Counter,
 }
 
 pub(crate) static COUNTERS: Counters = Counters {
@@ -67,6 +70,9 @@ pub(crate) static COUNTERS: Counters = Counters {
     labels_dropped: Counter::new(),
     label_sets_overflowed: Counter::new(),
     span_stacks_overflowed: Counter::new(),
+    waits: Counter::new(),
+    waits_ns: Counter::new(),
+    waits_kept: Counter::new(),
 };
 
 /// Counts since the process started. `taken + dropped() == delivered`, but for signals that are being
@@ -122,6 +128,14 @@ pub struct Stats {
     pub label_sets_overflowed: u64,
     /// Logical stacks that became `[overflow]`, because there were 16,384 already.
     pub span_stacks_overflowed: u64,
+    /// Waits of threads for each other that were timed: see [`Config::lock_rate_ns`].
+    ///
+    /// [`Config::lock_rate_ns`]: crate::Config::lock_rate_ns
+    pub waits: u64,
+    /// How long these took together, nanoseconds.
+    pub waits_ns: u64,
+    /// Those of them that are in the profiles; the others are accounted for by weight.
+    pub waits_kept: u64,
 }
 
 impl Stats {
@@ -158,6 +172,9 @@ pub fn stats() -> Stats {
         labels_dropped: c.labels_dropped.get(),
         label_sets_overflowed: c.label_sets_overflowed.get(),
         span_stacks_overflowed: c.span_stacks_overflowed.get(),
+        waits: c.waits.get(),
+        waits_ns: c.waits_ns.get(),
+        waits_kept: c.waits_kept.get(),
         delivered: c.delivered.get(),
     }
 }
