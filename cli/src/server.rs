@@ -9,6 +9,10 @@ use pilotlight_server::{Config, Error, Running, Server};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
+/// Each put costs a request, and a store far away answers later than a disk.
+#[cfg(feature = "s3")]
+const OBJECT_LINGER: std::time::Duration = std::time::Duration::from_millis(250);
+
 pub async fn run(arguments: args::Server) -> Result<(), Failure> {
     let mut stop = Stop::new();
     let settings = settings(arguments.config.as_deref(), arguments.place)?;
@@ -30,6 +34,16 @@ pub fn config(settings: &Settings) -> Config {
     config.limits = settings.server.limits.clone();
     config.ingest = settings.server.ingest.clone();
     config.maintenance = Some(settings.server.retention.clone());
+    #[cfg(feature = "s3")]
+    if let Some(storage) = settings.server.storage.clone() {
+        config.linger = OBJECT_LINGER;
+        config.s3 = Some(pilotlight_server::S3 {
+            bucket: storage.bucket,
+            prefix: storage.prefix,
+            endpoint: storage.endpoint,
+            region: storage.region,
+        });
+    }
     config
 }
 

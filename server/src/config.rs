@@ -51,6 +51,9 @@ pub struct Config {
     pub env: Arc<dyn Env>,
     /// Files; `None` = the folder `data_dir`.
     pub disk: Option<Arc<dyn Disk>>,
+    /// Keeps segments on an object store; `data_dir` then holds the index only.
+    #[cfg(feature = "s3")]
+    pub s3: Option<crate::store::objects::S3>,
 }
 
 impl Config {
@@ -73,6 +76,8 @@ impl Config {
             maintenance: Some(Maintenance::default()),
             env: Arc::new(SystemEnv),
             disk: None,
+            #[cfg(feature = "s3")]
+            s3: None,
         }
     }
 }
@@ -101,6 +106,16 @@ pub enum Error {
         /// The folder.
         folder: PathBuf,
         /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The object store cannot be used.
+    #[error(
+        "cannot use the object store {place}: {cause}; check bucket, endpoint, region and the AWS_… variables"
+    )]
+    ObjectStore {
+        /// Bucket and prefix.
+        place: String,
+        /// What it said.
         cause: std::io::Error,
     },
     /// Another process has it.

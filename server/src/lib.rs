@@ -54,3 +54,5 @@ pub use query::selector::SelectorError;
 pub use server::{Running, Server};
 pub use store::disk::{Disk, LocalDisk};
 pub use store::maintain::Maintenance;
+#[cfg(feature = "s3")]
+pub use store::objects::{ObjectDisk, S3};

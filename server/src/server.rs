@@ -23,6 +23,8 @@ use crate::store::cache::Cache;
 use crate::store::catalog::Catalog;
 use crate::store::disk::{Disk, LocalDisk};
 use crate::store::maintain::Maintainer;
+#[cfg(feature = "s3")]
+use crate::store::objects::ObjectDisk;
 use crate::store::recover::{self, Index, Progress};
 
 /// A group commit waits at most so long, whatever is configured.
@@ -54,16 +56,7 @@ impl Server {
         }
         let folder = config.data_dir.clone();
         let lock = lock_folder(&folder)?;
-        let disk: Arc<dyn Disk> = match &config.disk {
-            Some(disk) => disk.clone(),
-            None => {
-                let local = LocalDisk::open(&folder, Handle::current());
-                Arc::new(local.map_err(|cause| Error::DataDir {
-                    folder: folder.clone(),
-                    cause,
-                })?)
-            }
-        };
+        let disk = disk(&config).await?;
         let listener = TcpListener::bind(config.listen).await;
         let listener = listener.map_err(|cause| Error::Listen {
             address: config.listen,
@@ -133,6 +126,30 @@ impl Running {
             threads.into_iter().for_each(|thread| drop(thread.join()));
         });
         let _ = joined.await;
+    }
+}
+
+async fn disk(config: &Config) -> Result<Arc<dyn Disk>, Error> {
+    if let Some(disk) = &config.disk {
+        return Ok(disk.clone());
+    }
+    #[cfg(feature = "s3")]
+    if let Some(s3) = config.s3.clone() {
+        let place = format!("{}/{}", s3.bucket, s3.prefix);
+        let (runtime, random) = (Handle::current(), config.env.random());
+        let opened = tokio::task::spawn_blocking(move || ObjectDisk::open(&s3, runtime, random));
+        let opened = opened.await.map_err(std::io::Error::other);
+        return match opened.and_then(|opened| opened) {
+            Ok(disk) => Ok(Arc::new(disk)),
+            Err(cause) => Err(Error::ObjectStore { place, cause }),
+        };
+    }
+    match LocalDisk::open(&config.data_dir, Handle::current()) {
+        Ok(disk) => Ok(Arc::new(disk)),
+        Err(cause) => Err(Error::DataDir {
+            folder: config.data_dir.clone(),
+            cause,
+        }),
     }
 }
 

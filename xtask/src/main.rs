@@ -52,6 +52,7 @@ fn main() -> ExitCode {
 fn test(filter: Option<&str>) -> Result<(), String> {
     tools::ensure(true)?;
     tools::add_targets();
+    tools::build_object_store()?;
     runner::install_page_tests()?;
     let mut tally = runner::Tally::default();
     runner::rust_tests(filter, &mut tally)?;
@@ -71,6 +72,7 @@ fn ci() -> Result<(), String> {
         "--release",
         "--workspace",
         "--all-targets",
+        "--features=pilotlight-cli/s3",
         "--locked",
     ];
     steps::cargo(&[&clippy[..], &["--", "-D", "warnings"][..]].concat())?;

@@ -96,10 +96,11 @@ pub fn rust_tests(filter: Option<&str>, tally: &mut Tally) -> Result<(), String>
         "pilotlight-cli",
         "-p",
         "checkout",
+        FEATURES,
     ];
     steps::cargo(&programs)?;
     let mut tests = Vec::new();
-    for (binary, folder, package) in test_binaries(&["--workspace"])? {
+    for (binary, folder, package) in test_binaries(&["--workspace", FEATURES])? {
         tests.extend(tests_in(&binary, &folder, &package)?);
     }
     if tools::has_target(MUSL) {
@@ -141,6 +142,9 @@ fn run_all(tests: &[Test], workers: usize, tally: &mut Tally) {
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get().min(4))
 }
+
+/// What the default build leaves out and the tests need.
+const FEATURES: &str = "--features=pilotlight-cli/s3";
 
 const MUSL: &str = "x86_64-unknown-linux-musl";
 /// Tests of the SDK that depend on the C library, in a program that holds it.

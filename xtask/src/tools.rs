@@ -166,3 +166,14 @@ pub fn fuzz_ready() -> Result<(), String> {
     }
     Ok(())
 }
+
+/// The S3 server of the tests: a Go module, Apache-2.0, that honours create-only puts.
+pub fn build_object_store() -> Result<(), String> {
+    const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
+    let folder = steps::target_dir().join("tools");
+    if folder.join("versitygw").is_file() {
+        return Ok(());
+    }
+    let setting = format!("GOBIN={}", folder.display());
+    steps::run("env", &[&setting, "go", "install", MODULE], "")
+}

@@ -1,6 +1,7 @@
 //! `pilotlight.yaml`, and what the command line says over it.
 
 mod ingest;
+mod storage;
 
 use crate::args::Place;
 use crate::fail::Failure;
@@ -28,6 +29,16 @@ pub struct ServerRules {
     pub limits: Limits,
     pub ingest: IngestRules,
     pub retention: Maintenance,
+    pub storage: Option<Storage>,
+}
+
+/// An object store that holds the segments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Storage {
+    pub bucket: String,
+    pub prefix: String,
+    pub endpoint: Option<String>,
+    pub region: Option<String>,
 }
 
 /// Reads the file, if there is one; the command line wins.
@@ -100,6 +111,7 @@ fn server_section(section: &Value, file: &Path, settings: &mut Settings) -> Resu
     };
     ingest::read(part("ingest"), &mut settings.server);
     ingest::read_retention(part("retention"), &mut settings.server);
+    storage::read(&mut server, &problems, &mut settings.server);
     server.finish(|_| None);
     let problems = problems.into_vec();
     if problems.is_empty() {

@@ -76,11 +76,16 @@ impl LocalDisk {
     }
 }
 
+/// Whether a file in the folder is one of the store's.
+pub(super) fn is_ours(name: &str) -> bool {
+    name.ends_with(".plseg")
+}
+
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn io_error(error: object_store::Error) -> io::Error {
+pub(super) fn io_error(error: object_store::Error) -> io::Error {
     let kind = match error {
         object_store::Error::NotFound { .. } => io::ErrorKind::NotFound,
         object_store::Error::AlreadyExists { .. } => io::ErrorKind::AlreadyExists,
@@ -113,7 +118,7 @@ impl Disk for LocalDisk {
             .map_err(io_error)?
             .into_iter()
             .map(|meta| (meta.location.to_string(), meta.size))
-            .filter(|(name, _)| name.ends_with(".plseg"))
+            .filter(|(name, _)| is_ours(name))
             .collect();
         files.sort();
         Ok(files)

@@ -6,4 +6,6 @@ pub mod disk;
 pub mod load;
 pub mod maintain;
 pub mod metastore;
+#[cfg(feature = "s3")]
+pub mod objects;
 pub mod recover;
