@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+pub mod block;
 mod config;
 mod env;
 mod hash;
@@ -43,6 +44,7 @@ mod query;
 pub mod segment;
 mod server;
 mod store;
+pub use store::load::LoadError;
 
 pub use config::{Config, Error};
 pub use pilotlight_profile::Limits;

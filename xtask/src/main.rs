@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         "ui" => generated::build_ui(),
         "fuzz" => fuzz(rest.first().map_or("60", String::as_str)),
         "deps-budget" => budget::check(),
-        "tools" => tools::ensure(false),
+        "tools" => tools::ensure(false).map(|()| tools::python_engines()),
         _ => Err(USAGE.to_string()),
     };
     match outcome {
@@ -53,6 +53,7 @@ fn test(filter: Option<&str>) -> Result<(), String> {
     tools::ensure(true)?;
     tools::add_targets();
     tools::build_object_store()?;
+    tools::python_engines();
     runner::install_page_tests()?;
     let mut tally = runner::Tally::default();
     runner::rust_tests(filter, &mut tally)?;
@@ -66,6 +67,7 @@ fn test(filter: Option<&str>) -> Result<(), String> {
 fn ci() -> Result<(), String> {
     let started = std::time::Instant::now();
     tools::ensure(true)?;
+    tools::python_engines();
     steps::cargo(&["fmt", "--all", "--check"])?;
     let clippy = [
         "clippy",

@@ -48,6 +48,12 @@ const TOOLS: &[Tool] = &[
         debian_package: "chromium",
         why: "the page is tested in a real browser",
     },
+    Tool {
+        program: "python3",
+        probe: &["-c", "import venv, ensurepip"],
+        debian_package: "python3-venv",
+        why: "DuckDB and pandas read our Parquet files",
+    },
 ];
 
 /// Checks every tool; as root with apt-get, installs what is missing; otherwise says what to install.
@@ -108,6 +114,27 @@ pub fn add_targets() {
 pub fn has_target(target: &str) -> bool {
     steps::lines_of("rustc", &["--print", "target-libdir", "--target", target])
         .is_ok_and(|lines| lines.first().is_some_and(|path| Path::new(path).is_dir()))
+}
+
+/// DuckDB and pandas in `target/pytools`, for the test of the block format. Without them the test says
+/// that it was skipped.
+pub fn python_engines() {
+    let folder = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| steps::root().join("target"), PathBuf::from)
+        .join("pytools");
+    let python = folder.join("bin/python");
+    let (Some(folder), Some(python)) = (folder.to_str(), python.to_str()) else {
+        return;
+    };
+    if works(python, &["-c", "import duckdb, pandas, pyarrow"]) {
+        return;
+    }
+    let pip = ["-m", "pip", "install", "-q", "duckdb", "pandas", "pyarrow"];
+    let made = steps::run("python3", &["-m", "venv", folder], "")
+        .and_then(|()| steps::run(python, &pip, ""));
+    if let Err(error) = made {
+        eprintln!("tools: no DuckDB and pandas in {folder} ({error}); their test is skipped");
+    }
 }
 
 fn is_root() -> bool {

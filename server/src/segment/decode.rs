@@ -23,6 +23,10 @@ fn le_u32(bytes: &[u8], at: usize) -> u32 {
 /// # Errors
 /// When `start` (at least [`FIXED_LEN`] bytes of the file) is not the start of a segment.
 pub fn header_len(start: &[u8]) -> Result<usize, Damage> {
+    fixed_len(start, super::MAGIC, VERSION)
+}
+
+fn fixed_len(start: &[u8], magic: &[u8; 4], version: u32) -> Result<usize, Damage> {
     if start.len() < FIXED_LEN {
         let (have, want) = (start.len() as u64, FIXED_LEN as u64);
         return Err(Damage::Length {
@@ -31,21 +35,23 @@ pub fn header_len(start: &[u8]) -> Result<usize, Damage> {
             want,
         });
     }
-    if &start[..4] != b"PLSG" {
+    if &start[..4] != magic {
         return Err(Damage::Magic);
     }
     match le_u32(start, 4) {
-        VERSION => Ok(FIXED_LEN + le_u32(start, 16) as usize),
+        known if known == version => Ok(FIXED_LEN + le_u32(start, 16) as usize),
         other => Err(Damage::Version(other)),
     }
 }
 
-/// Reads the header from the first bytes of a file of `file_len` bytes.
-///
-/// # Errors
-/// When the file is no segment, was cut or grown, or a bit of the header changed.
-pub fn decode_header(start: &[u8], file_len: u64) -> Result<Header, Damage> {
-    let len = header_len(start)?;
+/// Checks the start that segments and the manifests of blocks share; the answer is the header.
+pub(crate) fn fixed<'a>(
+    start: &'a [u8],
+    magic: &[u8; 4],
+    version: u32,
+    file_len: u64,
+) -> Result<&'a [u8], Damage> {
+    let len = fixed_len(start, magic, version)?;
     if start.len() < len {
         let (have, want) = (start.len() as u64, len as u64);
         return Err(Damage::Length {
@@ -68,7 +74,17 @@ pub fn decode_header(start: &[u8], file_len: u64) -> Result<Header, Damage> {
             want: said,
         });
     }
-    let mut reader = Reader::new(&start[FIXED_LEN..len], "header");
+    Ok(&start[FIXED_LEN..len])
+}
+
+/// Reads the header from the first bytes of a file of `file_len` bytes.
+///
+/// # Errors
+/// When the file is no segment, was cut or grown, or a bit of the header changed.
+pub fn decode_header(start: &[u8], file_len: u64) -> Result<Header, Damage> {
+    let body = fixed(start, super::MAGIC, VERSION, file_len)?;
+    let len = FIXED_LEN + body.len();
+    let mut reader = Reader::new(body, "header");
     let mut header = Header {
         level: reader.u32()?,
         created_ns: reader.int()?,
@@ -98,7 +114,7 @@ pub fn header_from_index(bytes: &[u8]) -> Result<Header, Damage> {
     )
 }
 
-fn list<'a, T>(
+pub(crate) fn list<'a, T>(
     reader: &mut Reader<'a>,
     mut item: impl FnMut(&mut Reader<'a>) -> Result<T, Damage>,
 ) -> Result<Vec<T>, Damage> {
@@ -111,13 +127,8 @@ fn list<'a, T>(
 }
 
 fn part_header(reader: &mut Reader) -> Result<PartHeader, Damage> {
-    let service = reader.string()?;
-    let type_sets = list(reader, type_set)?;
-    let sets = type_sets.len();
-    let series = list(reader, |reader| series(reader, sets))?;
-    let samples = reader.uint()?;
-    let mut sections = [Section::default(); 3];
-    for section in &mut sections {
+    let mut part = part_about(reader)?;
+    for section in &mut part.sections {
         *section = Section {
             offset: reader.uint()?,
             stored: reader.uint()?,
@@ -125,12 +136,22 @@ fn part_header(reader: &mut Reader) -> Result<PartHeader, Damage> {
             crc: le_u32(reader.take(4)?, 0),
         };
     }
+    Ok(part)
+}
+
+/// Everything of a part's header but where its bytes stand.
+pub(crate) fn part_about(reader: &mut Reader) -> Result<PartHeader, Damage> {
+    let service = reader.string()?;
+    let type_sets = list(reader, type_set)?;
+    let sets = type_sets.len();
+    let series = list(reader, |reader| series(reader, sets))?;
+    let samples = reader.uint()?;
     Ok(PartHeader {
         service,
         type_sets,
         series,
         samples,
-        sections,
+        sections: [Section::default(); 3],
     })
 }
 

@@ -74,9 +74,14 @@ pub fn header_bytes(header: &Header) -> Vec<u8> {
 }
 
 fn with_fixed(index: &[u8], file_len: u64) -> Vec<u8> {
+    fixed(super::MAGIC, VERSION, index, file_len)
+}
+
+/// The start that segments and the manifests of blocks share: magic, version, lengths, checksum.
+pub(crate) fn fixed(magic: &[u8; 4], version: u32, index: &[u8], file_len: u64) -> Vec<u8> {
     let mut file = Vec::with_capacity(super::FIXED_LEN + index.len());
-    file.extend_from_slice(b"PLSG");
-    file.extend_from_slice(&VERSION.to_le_bytes());
+    file.extend_from_slice(magic);
+    file.extend_from_slice(&version.to_le_bytes());
     file.extend_from_slice(&file_len.to_le_bytes());
     file.extend_from_slice(&(index.len() as u32).to_le_bytes());
     // The checksum covers the fixed part too, so that no bit of the file is unguarded.
@@ -100,14 +105,7 @@ fn encode_header(header: &Header, base: u64) -> Vec<u8> {
         .for_each(|name| put_bytes(&mut out, name.as_bytes()));
     put_uint(&mut out, header.parts.len() as u64);
     for part in &header.parts {
-        put_bytes(&mut out, part.service.as_bytes());
-        put_uint(&mut out, part.type_sets.len() as u64);
-        part.type_sets
-            .iter()
-            .for_each(|set| type_set(&mut out, set));
-        put_uint(&mut out, part.series.len() as u64);
-        part.series.iter().for_each(|entry| series(&mut out, entry));
-        put_uint(&mut out, part.samples);
+        part_about(&mut out, part);
         for section in &part.sections {
             put_uint(&mut out, section.offset - base);
             put_uint(&mut out, section.stored);
@@ -116,6 +114,16 @@ fn encode_header(header: &Header, base: u64) -> Vec<u8> {
         }
     }
     out
+}
+
+/// What a part is about: everything of its header but where its bytes stand.
+pub(crate) fn part_about(out: &mut Vec<u8>, part: &PartHeader) {
+    put_bytes(out, part.service.as_bytes());
+    put_uint(out, part.type_sets.len() as u64);
+    part.type_sets.iter().for_each(|set| type_set(out, set));
+    put_uint(out, part.series.len() as u64);
+    part.series.iter().for_each(|entry| series(out, entry));
+    put_uint(out, part.samples);
 }
 
 fn type_set(out: &mut Vec<u8>, set: &TypeSet) {

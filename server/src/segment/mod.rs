@@ -12,6 +12,15 @@ mod from_profile;
 mod symbols;
 pub(crate) mod wire;
 
+/// What the manifests of blocks share with segments.
+pub(crate) mod put {
+    pub(crate) use super::encode::{fixed, part_about};
+}
+/// See [`put`].
+pub(crate) mod read {
+    pub(crate) use super::decode::{fixed, list, part_about};
+}
+
 pub use builder::{PartBuilder, SegmentBuilder, service_of};
 pub use decode::{
     FIXED_LEN, decode_header, decode_part, decode_profiles, header_from_index, header_len,
@@ -23,6 +32,8 @@ pub use wire::Damage;
 
 /// Version that this server writes, and the only one it reads.
 pub const VERSION: u32 = 1;
+
+const MAGIC: &[u8; 4] = b"PLSG";
 
 /// File name of a segment: sorts by time of writing.
 pub fn file_name(created_ns: i64, level: u32, random: u64) -> String {

@@ -3,9 +3,9 @@
 /// Byte strings in one arena; 0 is the empty string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strings {
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// End of each string in `bytes`.
-    pub(super) ends: Vec<u32>,
+    pub(crate) ends: Vec<u32>,
 }
 
 impl Default for Strings {
@@ -36,7 +36,7 @@ impl Strings {
         self.ends.len()
     }
 
-    pub(super) fn push(&mut self, value: &[u8]) -> u32 {
+    pub(crate) fn push(&mut self, value: &[u8]) -> u32 {
         self.bytes.extend_from_slice(value);
         self.ends.push(self.bytes.len() as u32);
         self.ends.len() as u32 - 1
