@@ -26,6 +26,7 @@
 //! | `symbols` | function symbols by address |
 //! | `dwarf` | lines and inlined frames, over addr2line |
 //! | `object` | all of one file |
+//! | `memory` | how much all of it may hold |
 //!
 //! # Blind spots
 //! C++ names stay mangled; split DWARF, `.gnu_debugaltlink` and zstd-compressed sections are not
@@ -34,11 +35,13 @@
 mod dwarf;
 mod elf;
 mod error;
+mod memory;
 mod object;
 mod symbols;
 
 pub use elf::Segment;
 pub use error::Error;
+pub use memory::Memory;
 pub use object::Object;
 pub use symbols::Symbol;
 

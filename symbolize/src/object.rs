@@ -1,7 +1,8 @@
 //! One ELF object: its names, lines and address maps.
 
-use crate::dwarf::Dwarf;
+use crate::dwarf::{self, Answer, Dwarf};
 use crate::elf::{Elf, Segment};
+use crate::memory::{Memory, Share};
 use crate::symbols::{Symbol, Symbols};
 use crate::{Error, Frame};
 use std::ops::Deref;
@@ -18,7 +19,9 @@ type Bytes = Arc<dyn Deref<Target = [u8]> + Send + Sync>;
 pub struct Object {
     // Before `bytes`: it borrows from them.
     dwarf: OnceLock<Option<Dwarf>>,
-    symbols: OnceLock<Symbols>,
+    /// `None` where they do not fit the memory.
+    symbols: OnceLock<Option<Symbols>>,
+    share: Share,
     elf: Elf,
     /// What `bytes` dereferenced to when parsing; owned by `bytes`.
     view: *const [u8],
@@ -45,6 +48,18 @@ impl Object {
     where
         B: Deref<Target = [u8]> + Send + Sync + 'static,
     {
+        Object::parse_within(bytes, Arc::new(Memory::new(usize::MAX)))
+    }
+
+    /// As [`Object::parse`]; what is read later stays within `memory`. Where it does not fit,
+    /// frames lack lines and inlined functions, or all names, and [`Memory::refused`] counts it.
+    ///
+    /// # Errors
+    /// As [`Object::parse`].
+    pub fn parse_within<B>(bytes: B, memory: Arc<Memory>) -> Result<Object, Error>
+    where
+        B: Deref<Target = [u8]> + Send + Sync + 'static,
+    {
         let bytes: Bytes = Arc::new(bytes);
         // Dereferenced once, and after the owner got its final place on the heap: the slice is a
         // shared borrow of a value that nobody touches until it is dropped.
@@ -54,6 +69,7 @@ impl Object {
         Ok(Object {
             dwarf: OnceLock::new(),
             symbols: OnceLock::new(),
+            share: Share::new(memory),
             elf,
             view,
             _bytes: bytes,
@@ -65,14 +81,17 @@ impl Object {
         unsafe { &*self.view }
     }
 
-    fn symbols(&self) -> &Symbols {
-        self.symbols
-            .get_or_init(|| Symbols::read(self.bytes(), &self.elf))
+    fn symbols(&self) -> Option<&Symbols> {
+        let read = || {
+            let fits = self.share.take(Symbols::bytes_needed(&self.elf));
+            fits.then(|| Symbols::read(self.bytes(), &self.elf))
+        };
+        self.symbols.get_or_init(read).as_ref()
     }
 
     fn dwarf(&self) -> Option<&Dwarf> {
         // SAFETY: the bytes stay until `self` is dropped, and the field order drops DWARF first.
-        let parse = || unsafe { Dwarf::parse(self.bytes(), &self.elf) };
+        let parse = || unsafe { Dwarf::parse(self.bytes(), &self.elf, &self.share) };
         self.dwarf.get_or_init(parse).as_ref()
     }
 
@@ -93,12 +112,12 @@ impl Object {
 
     /// Number of function symbols.
     pub fn symbol_count(&self) -> usize {
-        self.symbols().len()
+        self.symbols().map_or(0, Symbols::len)
     }
 
     /// The function symbol that holds `svma`.
     pub fn symbol(&self, svma: u64) -> Option<Symbol<'_>> {
-        self.symbols().find(self.bytes(), svma)
+        self.symbols()?.find(self.bytes(), svma)
     }
 
     /// The stated address of the byte at `file_offset`; executable segments win.
@@ -116,8 +135,19 @@ impl Object {
     ///
     /// Subtract 1 from a return address before asking.
     pub fn frames(&self, svma: u64) -> Vec<Frame> {
-        let found = self.dwarf().map(|d| d.frames(svma)).unwrap_or_default();
+        // The symbol table first: should memory be short, it names more with less.
         let symbol = self.symbol(svma);
+        let answer = self.dwarf().map(|dwarf| dwarf.frames(svma, &self.share));
+        let refused = answer.is_none() && dwarf::is_there(&self.elf)
+            || matches!(answer, Some(Answer::Refused))
+            || self.symbols().is_none();
+        if refused {
+            self.share.memory.refuse();
+        }
+        let found = match answer {
+            Some(Answer::Found(found)) => found,
+            _ => Vec::new(),
+        };
         if found.is_empty() {
             return symbol
                 .map(|s| Frame::new(s.name, None, None))
@@ -125,7 +155,7 @@ impl Object {
                 .collect();
         }
         let last = found.len() - 1;
-        let frame = |(i, found): (usize, crate::dwarf::Found)| {
+        let frame = |(i, found): (usize, dwarf::Found)| {
             // Line tables alone carry names without their path; the symbol of the outermost
             // function has it. A mangled name in DWARF is exact, where symbols may be folded.
             let mangled = |n: &&[u8]| n.starts_with(b"_Z") || n.starts_with(b"_R");

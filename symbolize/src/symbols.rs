@@ -34,11 +34,15 @@ struct Entry {
 pub(crate) struct Symbols(Vec<Entry>);
 
 impl Symbols {
+    /// Bytes that [`Symbols::read`] will take at most.
+    pub fn bytes_needed(elf: &Elf) -> usize {
+        let count = table_of(elf).map_or(0, |table| table.file.len() / SYMBOL_SIZE);
+        count * size_of::<Entry>()
+    }
+
     /// Reads `.symtab`, or `.dynsym` where that is stripped.
     pub fn read(bytes: &[u8], elf: &Elf) -> Symbols {
-        let of_kind = |kind| elf.sections.iter().find(|s| s.kind == kind);
-        let table = of_kind(SHT_SYMTAB).filter(|s| !s.file.is_empty());
-        let Some(table) = table.or_else(|| of_kind(SHT_DYNSYM)) else {
+        let Some(table) = table_of(elf) else {
             return Symbols(Vec::new());
         };
         let mut entries = read_table(bytes, elf, table);
@@ -68,6 +72,12 @@ impl Symbols {
     pub fn len(&self) -> usize {
         self.0.len()
     }
+}
+
+fn table_of(elf: &Elf) -> Option<&Section> {
+    let of_kind = |kind| elf.sections.iter().find(|s| s.kind == kind);
+    let table = of_kind(SHT_SYMTAB).filter(|s| !s.file.is_empty());
+    table.or_else(|| of_kind(SHT_DYNSYM))
 }
 
 fn read_table(bytes: &[u8], elf: &Elf, table: &Section) -> Vec<Entry> {
