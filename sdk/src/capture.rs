@@ -52,7 +52,7 @@ impl Capture {
             Some(id) => self.engine.end(id),
             None => Aggregate::new(0),
         };
-        profile_of(&aggregate, &self.engine, self.began_at, duration)
+        symbols::on_own_thread(|| profile_of(&aggregate, &self.engine, self.began_at, duration))
     }
 }
 
@@ -172,7 +172,7 @@ impl<'a> Names<'a> {
             .iter()
             .map(|frame| (self.function(frame), frame.line.unwrap_or(0).into()))
             .collect();
-        if lines.is_empty() {
+        if lines.is_empty() && symbols::is_on() {
             let path = String::from_utf8_lossy(&module.path);
             let binary = path.rsplit('/').next().unwrap_or(&path);
             let offset = address.wrapping_sub(module.base_avma);
@@ -198,8 +198,9 @@ impl<'a> Names<'a> {
             offset: place.map_or(0, |segment| segment.file_offset),
             file: self.builder.string(&module.path),
             build_id: self.builder.string(build_id.as_bytes()),
-            // Every location gets a line below; what has no name gets the binary and the offset.
-            has_functions: true,
+            // Every location gets a line then; what has no name gets the binary and the offset.
+            // Otherwise the reader is to look for names.
+            has_functions: symbols::is_on(),
             ..Mapping::default()
         };
         let mapping = self.builder.mapping(mapping);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::{Guard, engine, http, spans};
+use crate::{Guard, engine, http, spans, symbols};
 
 /// How to start. Environment variables override what the program says:
 /// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_LISTEN` (address or `none`),
@@ -24,6 +24,8 @@ pub struct Config {
     pub(crate) ring_bytes: usize,
     pub(crate) budget_bytes: usize,
     pub(crate) http_switch: bool,
+    pub(crate) symbolize: bool,
+    pub(crate) symbolize_bytes: usize,
     pub(crate) await_profile: bool,
     pub(crate) lock_rate_ns: u64,
 }
@@ -32,6 +34,8 @@ pub struct Config {
 const DEFAULT_FREQUENCY_HZ: u32 = 97;
 /// Where `/debug/pprof/` is served unless told otherwise.
 const DEFAULT_LISTEN: &str = "127.0.0.1:6060";
+/// Bytes that names may hold.
+pub(crate) const SYMBOLIZE_BYTES: usize = 32 << 20;
 /// Frames kept of a stack at most.
 pub(crate) const MAX_DEPTH: usize = 1024;
 
@@ -47,6 +51,8 @@ impl Config {
             ring_bytes: 2 << 20,
             budget_bytes: 64 << 20,
             http_switch: false,
+            symbolize: true,
+            symbolize_bytes: SYMBOLIZE_BYTES,
             await_profile: false,
             lock_rate_ns: 0,
         }
@@ -97,6 +103,23 @@ impl Config {
         self
     }
 
+    /// Whether names and lines are looked up in this process (feature `symbolize`). Without, profiles
+    /// carry addresses and build ids, and the server or `go tool pprof` names them.
+    #[must_use]
+    pub fn symbolize(mut self, on: bool) -> Config {
+        self.symbolize = on;
+        self
+    }
+
+    /// Bytes that symbol tables and debug information may hold once read, default 32 MiB. What does
+    /// not fit goes without lines, or without names; see
+    /// [`Stats::names_over_memory`](crate::Stats::names_over_memory).
+    #[must_use]
+    pub fn symbolize_bytes(mut self, bytes: usize) -> Config {
+        self.symbolize_bytes = bytes;
+        self
+    }
+
     /// Whether `POST /debug/pprof/NAME?enable=1` may switch types of profiles on and off. Default
     /// no: whoever can connect could change what this process spends.
     #[must_use]
@@ -137,6 +160,7 @@ impl Config {
         // Stops again when there is no server.
         let mut guard = Guard::new(engine::start(&config)?);
         http::allow_switch(config.http_switch);
+        symbols::configure(config.symbolize, config.symbolize_bytes);
         if config.await_profile {
             spans::set_await_enabled(true);
         }
@@ -155,6 +179,13 @@ impl Config {
         }
         if let Some(on) = flag("PILOTLIGHT_AWAIT")? {
             self.await_profile = on;
+        }
+        if let Some(on) = flag("PILOTLIGHT_SYMBOLIZE")? {
+            self.symbolize = on;
+        }
+        if let Some(text) = variable("PILOTLIGHT_SYMBOLIZE_BYTES") {
+            let wrong = |_| Error::variable("PILOTLIGHT_SYMBOLIZE_BYTES", &text, "a number");
+            self.symbolize_bytes = text.parse().map_err(wrong)?;
         }
         if let Some(text) = variable("PILOTLIGHT_FREQUENCY_HZ") {
             let wrong = |_| Error::variable("PILOTLIGHT_FREQUENCY_HZ", &text, "1 to 10000");

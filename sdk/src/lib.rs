@@ -36,6 +36,7 @@
 //! |---|---|
 //! | `lock-hooks` (default) | `syscall`, `pthread_mutex_lock` and the like are pilotlight's, so that waits can be timed: profiles `mutex` and `block`. Weak symbols: another definition in the program wins |
 //! | `thread-hook` (default) | `pthread_create` of this program is pilotlight's. Leave it out (`default-features = false`) where something else must define that symbol, or its allocator starts threads; short-lived threads then show as `[threads that ended unsampled]` |
+//! | `symbolize` (default) | names and lines are looked up in the process, within 32 MB; without it addresses and build ids go out, for the server to name |
 //! | `axum` | the routes as an axum router |
 //! | `hyper` | the routes as a hyper service |
 //! | `macros` | `#[pilotlight::main]` and `#[pilotlight::span]` |
@@ -96,6 +97,7 @@ mod ring;
 mod sites;
 pub mod spans;
 mod stats;
+#[cfg_attr(not(feature = "symbolize"), path = "symbols_off.rs")]
 mod symbols;
 mod sys;
 mod threads;

@@ -39,6 +39,7 @@ pub(crate) struct Counters {
     pub(crate) blocked: Counter,
     pub(crate) snapshots: Counter,
     pub(crate) snapshots_leaked: Counter,
+    pub(crate) names_over_memory: Counter,
     pub(crate) labels_cut: Counter,
     pub(crate) labels_dropped: Counter,
     pub(crate) label_sets_overflowed: Counter,
@@ -66,6 +67,7 @@ pub(crate) static COUNTERS: Counters = Counters {
     blocked: Counter::new(),
     snapshots: Counter::new(),
     snapshots_leaked: Counter::new(),
+    names_over_memory: Counter::new(),
     labels_cut: Counter::new(),
     labels_dropped: Counter::new(),
     label_sets_overflowed: Counter::new(),
@@ -120,6 +122,9 @@ pub struct Stats {
     pub snapshots: u64,
     /// Snapshots that were never freed, because a handler was stopped while it held one.
     pub snapshots_leaked: u64,
+    /// Addresses in profiles that lack lines and inlined functions, or any name, because names may
+    /// hold no more memory ([`Config::symbolize_bytes`](crate::Config::symbolize_bytes)).
+    pub names_over_memory: u64,
     /// Keys and values of labels that were cut to their limit.
     pub labels_cut: u64,
     /// Labels left out because their set had 16 already.
@@ -168,6 +173,7 @@ pub fn stats() -> Stats {
         blocked: c.blocked.get(),
         snapshots: c.snapshots.get(),
         snapshots_leaked: c.snapshots_leaked.get(),
+        names_over_memory: c.names_over_memory.get(),
         labels_cut: c.labels_cut.get(),
         labels_dropped: c.labels_dropped.get(),
         label_sets_overflowed: c.label_sets_overflowed.get(),

@@ -1,7 +1,7 @@
 //! Names and lines for addresses of this process, from the files that are mapped.
 //!
-//! Happens after a capture, in the thread that asked for it; files are mapped, not copied, and
-//! forgotten when nobody captured for a while.
+//! Happens after a capture, on a thread of its own; files are mapped, not copied, what is read of them
+//! stays within a limit, and is forgotten when nobody captured for a while.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -10,11 +10,15 @@ use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use pilotlight_symbolize::Frame;
-use pilotlight_symbolize::Object;
+use pilotlight_symbolize::{Memory, Object};
 use pilotlight_unwind::Module;
+
+use crate::config::SYMBOLIZE_BYTES as DEFAULT_BYTES;
+use crate::stats::COUNTERS;
 
 /// By path and build id; `None` when the file is gone or is another one by now.
 type Objects = HashMap<(Vec<u8>, Vec<u8>), Option<Arc<Object>>>;
@@ -22,45 +26,124 @@ type Objects = HashMap<(Vec<u8>, Vec<u8>), Option<Arc<Object>>>;
 /// A program that loads ever new libraries while captures go on for ever must not fill the memory.
 const MAX_OBJECTS: usize = 512;
 
-static OBJECTS: Mutex<Option<Objects>> = Mutex::new(None);
+/// Symbol tables and demangling recurse; pages that are not touched cost nothing.
+const STACK: usize = 1 << 20;
 
-fn objects() -> MutexGuard<'static, Option<Objects>> {
-    OBJECTS.lock().unwrap_or_else(PoisonError::into_inner)
+static ON: AtomicBool = AtomicBool::new(true);
+static LIMIT_BYTES: AtomicUsize = AtomicUsize::new(DEFAULT_BYTES);
+/// Something did not fit the memory since it was last emptied.
+static CUT: AtomicBool = AtomicBool::new(false);
+
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+struct Known {
+    memory: Arc<Memory>,
+    objects: Objects,
+}
+
+fn known() -> MutexGuard<'static, Option<Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Known {
+    fn new() -> Known {
+        Known {
+            memory: Arc::new(Memory::new(LIMIT_BYTES.load(Ordering::Relaxed))),
+            objects: Objects::new(),
+        }
+    }
+}
+
+/// Whether names are looked up in this process, and how many bytes that may hold.
+pub(crate) fn configure(on: bool, limit_bytes: usize) {
+    ON.store(on, Ordering::Relaxed);
+    LIMIT_BYTES.store(limit_bytes, Ordering::Relaxed);
+    forget();
+}
+
+/// Whether names are looked up in this process.
+pub(crate) fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
 }
 
 /// Frees what was read for names.
 pub(crate) fn forget() {
-    *objects() = None;
+    CUT.store(false, Ordering::Relaxed);
+    *known() = None;
+}
+
+/// Runs what looks names up on a thread of its own: it may take long and much stack, which is not
+/// the caller's to give.
+pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    // Where the last profile found no room, this one begins with all of it.
+    if CUT.load(Ordering::Relaxed) {
+        forget();
+    }
+    let mut work = Some(work);
+    let done = std::thread::scope(|scope| {
+        let run = || work.take().map(|work| work());
+        let thread = std::thread::Builder::new()
+            .name("pilotlight-names".into())
+            .stack_size(STACK)
+            .spawn_scoped(scope, run);
+        match thread.map(|thread| thread.join()) {
+            Ok(Ok(done)) => done,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => None,
+        }
+    });
+    match (done, work) {
+        (Some(done), _) => done,
+        (None, Some(work)) => work(),
+        (None, None) => unreachable!("work is there until it is done"),
+    }
 }
 
 /// Functions at `address`, innermost inlined call first; empty when nothing is known.
 pub(crate) fn frames(module: &Module, address: u64) -> Vec<Frame> {
-    object(module).map_or_else(Vec::new, |object| {
-        object.frames(address.wrapping_sub(module.base_avma))
-    })
+    if !is_on() {
+        return Vec::new();
+    }
+    let Some((object, memory)) = object(module) else {
+        return Vec::new();
+    };
+    let refused = memory.refused();
+    let frames = object.frames(address.wrapping_sub(module.base_avma));
+    if memory.refused() != refused {
+        COUNTERS.names_over_memory.add(1);
+        CUT.store(true, Ordering::Relaxed);
+    }
+    frames
 }
 
-fn object(module: &Module) -> Option<Arc<Object>> {
+fn object(module: &Module) -> Option<(Arc<Object>, Arc<Memory>)> {
     let key = (module.path.clone(), module.build_id.clone());
-    if let Some(known) = objects().get_or_insert_default().get(&key) {
-        return known.clone();
-    }
+    let memory = {
+        let mut guard = known();
+        let known = guard.get_or_insert_with(Known::new);
+        if let Some(object) = known.objects.get(&key) {
+            return object
+                .clone()
+                .map(|object| (object, Arc::clone(&known.memory)));
+        }
+        Arc::clone(&known.memory)
+    };
     // Not under the lock: reading a large file takes a while.
-    let opened = open(module).map(Arc::new);
-    let mut guard = objects();
-    let objects = guard.get_or_insert_default();
-    if objects.len() >= MAX_OBJECTS {
-        objects.clear();
+    let opened = open(module, &memory).map(Arc::new);
+    let mut guard = known();
+    let known = guard.get_or_insert_with(Known::new);
+    if known.objects.len() >= MAX_OBJECTS {
+        known.objects.clear();
     }
-    objects.insert(key, opened.clone());
-    opened
+    known.objects.insert(key, opened.clone());
+    opened.map(|object| (object, memory))
 }
 
-fn open(module: &Module) -> Option<Object> {
+fn open(module: &Module, memory: &Arc<Memory>) -> Option<Object> {
     let object = if module.path == b"[vdso]" {
-        Object::parse(copy_of(module)?).ok()?
+        Object::parse_within(copy_of(module)?, Arc::clone(memory)).ok()?
     } else {
-        Object::parse(MappedFile::open(module)?).ok()?
+        Object::parse_within(MappedFile::open(module)?, Arc::clone(memory)).ok()?
     };
     // A file that was replaced since it was loaded would give wrong names.
     let same = object.build_id().unwrap_or_default() == module.build_id;
@@ -135,12 +218,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_have_a_thread_of_their_own_and_a_panic_comes_back() {
+        let name = on_own_thread(|| std::thread::current().name().map(str::to_string));
+        assert_eq!(name.as_deref(), Some("pilotlight-names"));
+        let panic = std::panic::catch_unwind(|| on_own_thread(|| panic!("why")));
+        assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"why"));
+    }
+
+    #[test]
     fn files_of_libraries_that_come_and_go_are_not_kept_for_ever() {
         let mut module = Module::clone(&crate::modules::current()[0]);
         for n in 0..3 * MAX_OBJECTS {
             module.path = format!("/nowhere/{n}.so").into_bytes();
             assert!(frames(&module, module.start_avma).is_empty());
         }
-        assert!(objects().as_ref().is_some_and(|o| o.len() <= MAX_OBJECTS));
+        assert!(
+            known()
+                .as_ref()
+                .is_some_and(|k| k.objects.len() <= MAX_OBJECTS)
+        );
     }
 }

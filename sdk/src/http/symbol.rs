@@ -6,9 +6,13 @@ use super::query::parse_uint;
 const WORD_LIMIT: usize = 4096;
 
 /// The reply to `0x…+0x…`. Counters without a name are left out.
-pub(crate) fn reply(input: &[u8], resolve: impl Fn(u64) -> Option<String>) -> Vec<u8> {
+pub(crate) fn reply(
+    input: &[u8],
+    has_names: bool,
+    resolve: impl Fn(u64) -> Option<String>,
+) -> Vec<u8> {
     // Clients only look whether this number is zero.
-    let mut out = String::from("num_symbols: 1\n");
+    let mut out = format!("num_symbols: {}\n", u8::from(has_names));
     for word in input.split(|&byte| byte == b'+') {
         if word.len() >= WORD_LIMIT {
             out.push_str("reading request: bufio: buffer full\n");
@@ -43,24 +47,24 @@ mod tests {
     #[test]
     fn resolves_each_counter_and_leaves_out_unknown_ones() {
         assert_eq!(
-            reply(b"0x10+0+7+zz+32", name),
+            reply(b"0x10+0+7+zz+32", true, name),
             b"num_symbols: 1\n0x10 f16\n0x20 f32\n"
         );
-        assert_eq!(reply(b"", name), b"num_symbols: 1\n");
+        assert_eq!(reply(b"", false, |_| None), b"num_symbols: 0\n");
     }
 
     #[test]
     fn overlong_word_ends_the_reply_as_in_go() {
         let input = [b"0x10+".as_slice(), &[b'1'; 5000], b"+0x20"].concat();
         assert_eq!(
-            String::from_utf8(reply(&input, name)).unwrap(),
+            String::from_utf8(reply(&input, true, name)).unwrap(),
             "num_symbols: 1\n0x10 f16\nreading request: bufio: buffer full\n"
         );
     }
 
     #[test]
     fn line_breaks_in_names_cannot_forge_lines() {
-        let out = reply(b"1", |_| Some("a\n0x2 b".into()));
+        let out = reply(b"1", true, |_| Some("a\n0x2 b".into()));
         assert_eq!(out, b"num_symbols: 1\n0x1 a?0x2 b\n");
     }
 }

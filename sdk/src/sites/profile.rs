@@ -29,6 +29,14 @@ pub(crate) struct Shape<'a, const N: usize> {
 pub(crate) fn profile_of<const N: usize>(
     rows: &[Row],
     shape: &Shape<'_, N>,
+    values: impl Fn(&[u64; COUNTERS]) -> [i64; N] + Send,
+) -> Profile {
+    symbols::on_own_thread(|| build(rows, shape, values))
+}
+
+fn build<const N: usize>(
+    rows: &[Row],
+    shape: &Shape<'_, N>,
     values: impl Fn(&[u64; COUNTERS]) -> [i64; N],
 ) -> Profile {
     let mut builder = ProfileBuilder::new();

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use super::{Ask, Kind, Source};
-use crate::{capture, http};
+use crate::{capture, http, symbols};
 
 pub(super) struct Cmdline;
 
@@ -54,6 +54,7 @@ impl Source for Symbol {
 
     fn text(&self, ask: &Ask<'_>) -> Option<Result<Vec<u8>, String>> {
         let counters = ask.body.unwrap_or(ask.query.as_bytes());
-        Some(Ok(http::symbol_reply(counters, capture::resolve_symbol)))
+        let reply = || http::symbol_reply(counters, symbols::is_on(), capture::resolve_symbol);
+        Some(Ok(symbols::on_own_thread(reply)))
     }
 }
