@@ -31,6 +31,11 @@
 //! notes the thread and calls libc's. It never uses libgcc's unwinder: panics are safe. A forked
 //! child is not sampled until it starts anew. A library that starts it cannot be unloaded.
 //!
+//! # Where it runs
+//! Linux on x86_64 and aarch64, with glibc or musl, libc shared or part of the program. aarch64 is
+//! tested by emulation. musl has no unwind tables: a stack that was interrupted inside it is found by
+//! looking for the nearest return address, and may miss a frame.
+//!
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
@@ -67,10 +72,10 @@
 
 #[cfg(not(all(
     target_os = "linux",
-    target_arch = "x86_64",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
     any(target_env = "gnu", target_env = "musl")
 )))]
-compile_error!("pilotlight runs on x86_64 Linux with glibc or musl so far");
+compile_error!("pilotlight runs on Linux, x86_64 or aarch64, with glibc or musl so far");
 
 mod aggregate;
 #[cfg(feature = "axum")]

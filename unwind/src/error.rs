@@ -11,7 +11,7 @@ use std::fmt;
 pub enum Error {
     /// The bytes do not begin with the ELF magic.
     NotElf,
-    /// An ELF file of another class, byte order or machine than little-endian x86-64;
+    /// An ELF file of another class, byte order or machine than little-endian x86-64 or aarch64;
     /// carries `e_machine`.
     Machine(u16),
     /// A header at this byte offset points outside the image.
@@ -30,7 +30,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::NotElf => f.write_str("not an ELF image"),
-            Error::Machine(m) => write!(f, "not a little-endian x86-64 ELF image (machine {m})"),
+            Error::Machine(m) => write!(
+                f,
+                "not a little-endian x86-64 or aarch64 ELF image (machine {m})"
+            ),
             Error::Truncated { offset } => {
                 write!(
                     f,

@@ -30,7 +30,7 @@ pub(crate) fn caller<S: Stack>(frame: &Frame, modules: &Modules, stack: &S) -> R
     }
 }
 
-fn is_code(return_address: u64, modules: &Modules) -> bool {
+pub(crate) fn is_code(return_address: u64, modules: &Modules) -> bool {
     modules.find(return_address.wrapping_sub(1)).is_some()
 }
 

@@ -11,6 +11,7 @@ const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 const EM_X86_64: u16 = 62;
+const EM_AARCH64: u16 = 183;
 const EHDR_SIZE: usize = 64;
 const PHDR_SIZE: usize = 56;
 const NT_GNU_BUILD_ID: u32 = 3;
@@ -168,7 +169,7 @@ fn program_header_table(bytes: &[u8]) -> Result<(usize, usize), Error> {
         .get(..EHDR_SIZE)
         .ok_or(Error::Truncated { offset: 0 })?;
     let machine = u16_at(header, 18);
-    if header[4] != 2 || header[5] != 1 || machine != EM_X86_64 {
+    if header[4] != 2 || header[5] != 1 || ![EM_X86_64, EM_AARCH64].contains(&machine) {
         return Err(Error::Machine(machine));
     }
     let offset = u64_at(header, 32);

@@ -32,7 +32,7 @@
 //! signal frame. Where no CFI covers the code: by frame pointer, or, in an image that has CFI for the
 //! rest (a program that holds musl), by looking for the nearest return address. CFI beyond that (7 of the 30,800
 //! rows of glibc and its linker) ends the walk with [`End::NoRule`], and is counted in [`Stats`].
-//! x86-64 Linux only so far.
+//! x86-64 Linux, and aarch64 Linux by [`aarch64`]: both speak of the same table.
 //!
 //! # Map
 //! | module | job |
@@ -43,8 +43,10 @@
 //! | `table` | rows, pages, lookup |
 //! | `modules` | what is mapped where |
 //! | `cache` | rules by address |
+//! | `aarch64` | registers and walk of aarch64 |
 //! | `stack`, `walk`, `guess` | bounded reads, the walk, code without CFI |
 
+pub mod aarch64;
 mod cache;
 mod cfi;
 mod error;

@@ -80,7 +80,7 @@ impl Module {
     /// A module mapped in one piece, such as the vDSO at `getauxval(AT_SYSINFO_EHDR)`.
     ///
     /// # Errors
-    /// When there is no x86-64 ELF header.
+    /// When there is no x86-64 or aarch64 ELF header.
     ///
     /// # Safety
     /// See [`Table::from_mapped_elf`].

@@ -40,7 +40,8 @@ pub enum Saved {
     Lost = 3,
 }
 
-/// One unwind rule; the caller's instruction pointer is always at `CFA - 8`.
+/// One unwind rule. On x86-64 the caller's instruction pointer is always at `CFA - 8`. On aarch64 `bp`
+/// is x29, and `bx` says where the return address is (`Same`: in x30).
 ///
 /// `repr(C)`, 12 bytes, no padding, so that an eBPF map can hold it as it is
 /// (`docs/formats/unwind-table.md`).
@@ -119,6 +120,8 @@ impl Packed {
     const DEPTH_SHIFT: u32 = 38;
     const DEPTH_LIMIT: i32 = 1 << 10;
     const KEPT: i32 = 1;
+    /// Used by aarch64 only.
+    const ALONE_SHIFT: u32 = 48;
     const CFA_SHIFT: u32 = 49;
     const CFA_LIMIT: i32 = 1 << 15;
 
@@ -140,6 +143,40 @@ impl Packed {
     /// A class without offsets.
     pub const fn bare(class: Class) -> Packed {
         Packed((class as u64) << Packed::TAG_BITS)
+    }
+
+    /// Packs a rule of aarch64: frame pointer and return address saved side by side, the return
+    /// address alone, or neither.
+    pub fn aarch64(rule: &Rule) -> Packed {
+        let class = match rule.kind {
+            Kind::Sp => Class::Plain,
+            Kind::Bp => Class::PlainBp,
+            _ => return Packed::new(rule, 0),
+        };
+        Packed::record(rule, class).unwrap_or(Packed::bare(Class::Full))
+    }
+
+    fn record(rule: &Rule, class: Class) -> Option<Packed> {
+        let depth = |word: i16| {
+            Some(-i32::from(word)).filter(|depth| (1..Packed::DEPTH_LIMIT).contains(depth))
+        };
+        let (depth, alone) = match (rule.bp_saved, rule.bx_saved) {
+            (Saved::Same, Saved::Same) => (0, false),
+            (Saved::Same, Saved::AtCfa) => (depth(rule.bx)?, true),
+            (Saved::AtCfa, Saved::AtCfa) if rule.bx == rule.bp + 1 => (depth(rule.bp)?, false),
+            _ => return None,
+        };
+        let words = Some(rule.cfa / 8)
+            .filter(|w| rule.cfa % 8 == 0 && (0..Packed::CFA_LIMIT).contains(w))?;
+        let fields = (words as u64) << Packed::CFA_SHIFT
+            | u64::from(alone) << Packed::ALONE_SHIFT
+            | (depth as u64) << Packed::DEPTH_SHIFT;
+        Some(Packed(Packed::bare(class).0 | fields))
+    }
+
+    /// Of a rule of aarch64: only the return address is saved, where [`Packed::bp_depth`] says.
+    pub fn is_alone(self) -> bool {
+        self.0 >> Packed::ALONE_SHIFT & 1 == 1
     }
 
     fn plain(rule: &Rule, cfa: i32, class: Class) -> Option<Packed> {

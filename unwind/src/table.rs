@@ -65,7 +65,7 @@ impl Table {
     /// Compiles the `.eh_frame` that an ELF file's `PT_GNU_EH_FRAME` names.
     ///
     /// # Errors
-    /// When `bytes` is no x86-64 ELF image; a missing `.eh_frame` is no error.
+    /// When `bytes` is no x86-64 or aarch64 ELF image; a missing `.eh_frame` is no error.
     ///
     /// ```
     /// let table = pilotlight_unwind::Table::from_elf(&std::fs::read("/proc/self/exe")?)?;
@@ -92,7 +92,7 @@ impl Table {
     /// Compiles the `.eh_frame` of an image mapped in one piece, such as the vDSO.
     ///
     /// # Errors
-    /// When there is no x86-64 ELF header.
+    /// When there is no x86-64 or aarch64 ELF header.
     ///
     /// # Safety
     /// `start` must be the ELF header of an image whose segments are mapped behind it, readable

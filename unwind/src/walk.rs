@@ -66,7 +66,7 @@ impl Unwound {
                 .any(near)
     }
 
-    fn new() -> Unwound {
+    pub(crate) fn new() -> Unwound {
         let trampolines = [0; SIGNALS];
         Unwound {
             frames: 0,
@@ -77,7 +77,7 @@ impl Unwound {
         }
     }
 
-    fn add_trampoline(&mut self) {
+    pub(crate) fn add_trampoline(&mut self) {
         if let Some(slot) = self.trampolines.get_mut(usize::from(self.signals)) {
             *slot = (self.frames - 1).min(usize::from(u16::MAX)) as u16;
             self.signals += 1;

@@ -1,5 +1,6 @@
 //! Walks of this very process, from inside a real signal handler.
 
+#![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -1,6 +1,7 @@
 //! Every step that the table takes, against framehop's, on real binaries: the same caller
 //! registers from the same synthetic registers and stack. Where the two differ, gimli's row of
 //! that address (a third reader) must say why, and the reason is one of a fixed list.
+#![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;

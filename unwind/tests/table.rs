@@ -1,4 +1,5 @@
 //! The table itself: what goes in, what comes out, and what damaged input does to it.
+#![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -1,10 +1,12 @@
 //! The only build helper of the project: `cargo xtask test|ci|bench|ui|fuzz|e2e|deps-budget`.
 //!
 //! Map: [`tools`] finds and installs what the tests need, [`runner`] builds and runs every test in a
-//! process of its own under a watchdog, [`budget`] holds the SDK's dependency budget, [`generated`]
-//! compares built files with their sources, [`steps`] runs a command and says what failed.
+//! process of its own under a watchdog, [`elsewhere`] those for other targets, [`budget`] holds the
+//! SDK's dependency budget, [`generated`] compares built files with their sources, [`steps`] runs a
+//! command and says what failed.
 
 mod budget;
+mod elsewhere;
 mod generated;
 mod runner;
 mod steps;
@@ -68,6 +70,7 @@ fn ci() -> Result<(), String> {
     let started = std::time::Instant::now();
     tools::ensure(true)?;
     tools::python_engines();
+    tools::add_targets();
     steps::cargo(&["fmt", "--all", "--check"])?;
     let clippy = [
         "clippy",
@@ -78,12 +81,26 @@ fn ci() -> Result<(), String> {
         "--locked",
     ];
     steps::cargo(&[&clippy[..], &["--", "-D", "warnings"][..]].concat())?;
+    check_aarch64()?;
     budget::check()?;
     generated::check_ui()?;
     tools::deny()?;
     fuzz("60")?;
     eprintln!("checks took {} s", started.elapsed().as_secs());
     test(None)
+}
+
+/// The SDK compiles for aarch64; that needs no linker.
+fn check_aarch64() -> Result<(), String> {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    if !tools::has_target(TARGET) {
+        println!("SKIP: the check for aarch64: run `rustup target add {TARGET}`");
+        return Ok(());
+    }
+    let target = format!("--target={TARGET}");
+    let packages = ["-p", "pilotlight", "-p", "pilotlight-unwind"];
+    let check = ["check", "--release", "--locked", &target];
+    steps::cargo(&[&check[..], &packages].concat())
 }
 
 fn bench(args: &[String]) -> Result<(), String> {

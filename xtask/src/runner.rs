@@ -11,7 +11,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{steps, tools};
+use crate::elsewhere::ELSEWHERE;
+use crate::steps;
 
 /// A test that takes longer hangs.
 const WATCHDOG: Duration = Duration::from_secs(240);
@@ -68,8 +69,9 @@ enum Outcome {
 }
 
 /// One test: the binary, the folder it runs in, and its name in the binary.
-struct Test {
+pub struct Test {
     binary: PathBuf,
+    emulator: Option<&'static str>,
     folder: PathBuf,
     name: String,
     shown: String,
@@ -101,15 +103,13 @@ pub fn rust_tests(filter: Option<&str>, tally: &mut Tally) -> Result<(), String>
     steps::cargo(&programs)?;
     let mut tests = Vec::new();
     for (binary, folder, package) in test_binaries(&["--workspace", FEATURES])? {
-        tests.extend(tests_in(&binary, &folder, &package)?);
+        tests.extend(tests_in(&binary, &folder, &package, None)?);
     }
-    if tools::has_target(MUSL) {
-        for (binary, folder, package) in test_binaries(MUSL_TESTS)? {
-            tests.extend(tests_in(&binary, &folder, &format!("musl::{package}"))?);
+    for elsewhere in &ELSEWHERE {
+        match elsewhere.is_possible() {
+            Ok(()) => tests.extend(elsewhere.tests()?),
+            Err(hint) => tally.skipped.push(format!("{}: {hint}", elsewhere.name)),
         }
-    } else {
-        let hint = format!("run `rustup target add {MUSL}`");
-        tally.skipped.push(format!("tests on musl: {hint}"));
     }
     tests.retain(|test| filter.is_none_or(|text| test.shown.contains(text)));
     eprintln!("\n== {} tests, each in its own process", tests.len());
@@ -146,19 +146,8 @@ fn workers() -> usize {
 /// What the default build leaves out and the tests need.
 const FEATURES: &str = "--features=pilotlight-cli/s3";
 
-const MUSL: &str = "x86_64-unknown-linux-musl";
-/// Tests of the SDK that depend on the C library, in a program that holds it.
-const MUSL_TESTS: &[&str] = &[
-    "--target=x86_64-unknown-linux-musl",
-    "--package=pilotlight",
-    "--lib",
-    "--test=quiet_threads",
-    "--test=stacks",
-    "--test=storm",
-];
-
 /// The test executables that `which` chooses: path, folder of its package, package and target name.
-fn test_binaries(which: &[&str]) -> Result<Vec<(PathBuf, PathBuf, String)>, String> {
+pub fn test_binaries(which: &[&str]) -> Result<Vec<(PathBuf, PathBuf, String)>, String> {
     let args = [
         "test",
         "--release",
@@ -208,12 +197,19 @@ fn folder_name(folder: &Path) -> String {
 }
 
 /// Ignored tests are left out: they are parts of another test, which starts them itself.
-fn tests_in(binary: &Path, folder: &Path, package: &str) -> Result<Vec<Test>, String> {
-    let ignored = listed(binary, folder, &["--ignored"])?;
-    let mut names = listed(binary, folder, &[])?;
+pub fn tests_in(
+    binary: &Path,
+    folder: &Path,
+    package: &str,
+    emulator: Option<&'static str>,
+) -> Result<Vec<Test>, String> {
+    let list = |which| listed(started_by(emulator, binary), folder, which);
+    let ignored = list(&["--ignored"])?;
+    let mut names = list(&[])?;
     names.retain(|name| !ignored.contains(name));
     let test = |name: String| Test {
         binary: binary.to_path_buf(),
+        emulator,
         folder: folder.to_path_buf(),
         shown: format!("{package}::{name}"),
         name,
@@ -221,18 +217,30 @@ fn tests_in(binary: &Path, folder: &Path, package: &str) -> Result<Vec<Test>, St
     Ok(names.into_iter().map(test).collect())
 }
 
-fn listed(binary: &Path, folder: &Path, which: &[&str]) -> Result<Vec<String>, String> {
-    let output = Command::new(binary)
+fn listed(mut program: Command, folder: &Path, which: &[&str]) -> Result<Vec<String>, String> {
+    let output = program
         .args(["--list", "--format", "terse"])
         .args(which)
         .current_dir(folder)
         .output()
-        .map_err(|error| format!("cannot list the tests of {}: {error}", binary.display()))?;
+        .map_err(|error| format!("cannot list the tests of {program:?}: {error}"))?;
     let listed = String::from_utf8_lossy(&output.stdout);
     let names = listed
         .lines()
         .filter_map(|line| line.strip_suffix(": test"));
     Ok(names.map(str::to_string).collect())
+}
+
+/// A command that runs `binary`, by an emulator where it is for another processor.
+fn started_by(emulator: Option<&str>, binary: &Path) -> Command {
+    let Some(emulator) = emulator else {
+        return Command::new(binary);
+    };
+    let mut command = Command::new(emulator);
+    command.arg(binary);
+    // Where Debian's cross packages put the loader and libc.
+    command.env("QEMU_LD_PREFIX", "/usr/aarch64-linux-gnu");
+    command
 }
 
 fn run_one(test: &Test, worker: usize) -> Outcome {
@@ -243,7 +251,7 @@ fn run_one(test: &Test, worker: usize) -> Outcome {
     let Ok(errors) = output.try_clone() else {
         return Outcome::Failed("cannot open the log file".into());
     };
-    let mut command = Command::new(&test.binary);
+    let mut command = started_by(test.emulator, &test.binary);
     command
         .args(["--exact", &test.name, "--nocapture"])
         .current_dir(&test.folder)

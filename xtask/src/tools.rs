@@ -56,8 +56,56 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
+/// What runs the SDK's tests on aarch64; without it those are skipped.
+const EMULATOR: &[Tool] = &[
+    Tool {
+        program: "qemu-aarch64",
+        probe: &["--version"],
+        debian_package: "qemu-user",
+        why: "runs tests of aarch64",
+    },
+    Tool {
+        program: "aarch64-linux-gnu-gcc",
+        probe: &["--version"],
+        debian_package: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+        why: "links tests of aarch64",
+    },
+];
+
+/// The emulator is here, installed first where that is possible; otherwise what to install.
+pub fn emulator() -> Result<(), String> {
+    let missing = |tool: &&Tool| !works(tool.program, tool.probe);
+    if EMULATOR.iter().any(|tool| missing(&tool)) {
+        // Without the right or the network: said below.
+        let _ = install(&EMULATOR.iter().filter(missing).collect::<Vec<_>>());
+    }
+    let still: Vec<&str> = EMULATOR
+        .iter()
+        .filter(missing)
+        .map(|t| t.debian_package)
+        .collect();
+    if still.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("install {}", still.join(" ")))
+    }
+}
+
+fn install(tools: &[&Tool]) -> Result<(), String> {
+    if !is_root() || !works("apt-get", &["--version"]) {
+        return Ok(());
+    }
+    let packages: Vec<&str> = tools
+        .iter()
+        .flat_map(|tool| tool.debian_package.split(' '))
+        .collect();
+    let arguments = ["-q", "install", "-y", "--no-install-recommends"];
+    steps::run("apt-get", &["-q", "update"], "")?;
+    steps::run("apt-get", &[&arguments[..], &packages].concat(), "")
+}
+
 /// Checks every tool; as root with apt-get, installs what is missing; otherwise says what to install.
-pub fn ensure(install: bool) -> Result<(), String> {
+pub fn ensure(may_install: bool) -> Result<(), String> {
     let missing: Vec<&Tool> = TOOLS
         .iter()
         .filter(|tool| !works(tool.program, tool.probe))
@@ -66,18 +114,8 @@ pub fn ensure(install: bool) -> Result<(), String> {
         eprintln!("tools: all {} here", TOOLS.len());
         return Ok(());
     }
-    if install && is_root() && works("apt-get", &["--version"]) {
-        let packages: Vec<&str> = missing.iter().map(|tool| tool.debian_package).collect();
-        steps::run("apt-get", &["-q", "update"], "")?;
-        steps::run(
-            "apt-get",
-            &[
-                &["-q", "install", "-y", "--no-install-recommends"][..],
-                &packages,
-            ]
-            .concat(),
-            "",
-        )?;
+    if may_install {
+        install(&missing)?;
     }
     let still: Vec<String> = missing
         .iter()

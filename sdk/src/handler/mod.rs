@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use pilotlight_unwind::{End, unwind};
+use pilotlight_unwind::End;
 
 use crate::kind::Record;
 use crate::modules::Snapshot;
@@ -286,7 +286,8 @@ unsafe fn sample(slot: u32, weight: u32, context: *const libc::ucontext_t) {
     let frames = scratch.frames(depth);
     let (stack, is_whole) = stack_bounds(slot, registers.sp as usize, snapshot);
     // SAFETY: the bounds are those of a mapping of this thread's stack.
-    let unwound = unsafe { unwind(registers, &snapshot.modules, &snapshot.cache, stack, frames) };
+    let unwound =
+        unsafe { sys::unwind(registers, &snapshot.modules, &snapshot.cache, stack, frames) };
     // Calls lie before the return address: so every frame names the instruction it is in.
     for (at, frame) in frames[..unwound.frames].iter_mut().enumerate() {
         *frame -= u64::from(!unwound.is_exact(at));

@@ -1,6 +1,6 @@
 //! x86-64.
 
-use pilotlight_unwind::Registers;
+pub(crate) use pilotlight_unwind::{Registers, unwind};
 
 /// What the ABI lets a function use below its stack pointer, bytes.
 pub(crate) const RED_ZONE: usize = 128;

@@ -1,5 +1,6 @@
 //! CIEs and FDEs of one `.eh_frame`, found by the linker's sorted index or by a linear walk.
 
+use super::arch::Arch;
 use super::cursor::{Cursor, OMIT};
 use super::machine::{Program, State};
 use crate::image::Image;
@@ -8,6 +9,7 @@ use std::collections::HashMap;
 /// What an FDE inherits: alignments, encodings and the state after the common instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct Cie {
+    pub arch: Arch,
     pub code_align: u64,
     pub data_align: i64,
     pub pointer_encoding: u8,
@@ -274,10 +276,8 @@ fn parse_cie(c: &mut Cursor<'_>) -> Option<Cie> {
     } else {
         c.uleb()?
     };
-    if return_register != 16 {
-        return None;
-    }
     let mut cie = Cie {
+        arch: Arch::by_return_register(return_register)?,
         code_align,
         data_align,
         pointer_encoding: 0,

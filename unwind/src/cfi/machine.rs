@@ -1,14 +1,15 @@
-//! Runs call-frame instructions, following only what a rule needs: CFA, rbp, rbx, return address.
+//! Runs call-frame instructions, following only what a rule needs: CFA, frame pointer, rbx (x86-64),
+//! return address.
 
+use super::arch::Arch;
 use super::cursor::Cursor;
 use super::entries::Cie;
 use super::expression::{self, CfaExpression};
 use crate::rule::{Kind, Rule, Saved};
 
-const RBX: u64 = 3;
-const RBP: u64 = 6;
-const RSP: u64 = 7;
-const RA: u64 = 16;
+/// x86-64's stack pointer, where expressions are concerned: no other architecture has those.
+const RSP: u8 = 7;
+const RBP: u8 = 6;
 /// Deepest `remember_state` nesting; compilers emit one level.
 const REMEMBERED: usize = 16;
 
@@ -77,7 +78,7 @@ impl Machine {
             match run.step(self) {
                 Some(Step::Advance(to)) => {
                     if dirty && to > run.at {
-                        row(run.at, run.state.rule());
+                        row(run.at, run.state.rule(cie));
                         dirty = false;
                     }
                     if to < run.at || to >= program.end {
@@ -89,7 +90,7 @@ impl Machine {
                 Some(Step::Nothing) => {}
                 Some(Step::End) => {
                     if dirty {
-                        row(run.at, run.state.rule());
+                        row(run.at, run.state.rule(cie));
                     }
                     break;
                 }
@@ -187,6 +188,8 @@ impl Run<'_, '_> {
                 self.code.uleb()?;
                 Step::Nothing
             }
+            // AARCH64_negate_ra_state and its form with a PC: the walk strips signatures anyway.
+            0x2c | 0x2d if self.cie.arch == Arch::Aarch64 => Step::Nothing,
             _ => self.define_register(op)?,
         })
     }
@@ -271,19 +274,21 @@ impl Run<'_, '_> {
 
     fn restore(&mut self, register: u64) -> Step {
         let initial = self.cie.initial;
+        let [fp, bx, ra] = self.cie.arch.followed();
         match register {
-            RBX => self.set(register, initial.bx),
-            RBP => self.set(register, initial.bp),
-            RA => self.set(register, initial.ra),
+            r if r == fp => self.set(register, initial.bp),
+            r if r == bx => self.set(register, initial.bx),
+            r if r == ra => self.set(register, initial.ra),
             _ => Step::Nothing,
         }
     }
 
     fn set(&mut self, register: u64, slot: Slot) -> Step {
+        let [fp, bx, ra] = self.cie.arch.followed();
         match register {
-            RBX => self.state.bx = slot,
-            RBP => self.state.bp = slot,
-            RA => self.state.ra = slot,
+            r if r == fp => self.state.bp = slot,
+            r if r == bx => self.state.bx = slot,
+            r if r == ra => self.state.ra = slot,
             _ => return Step::Nothing,
         }
         Step::Changed
@@ -314,33 +319,37 @@ impl State {
     };
 
     /// The rule of this state, or an unsupported one.
-    pub fn rule(&self) -> Rule {
-        self.signal_frame()
-            .or_else(|| self.expressible())
-            .unwrap_or(Rule::bare(Kind::Unsupported))
+    pub fn rule(&self, cie: &Cie) -> Rule {
+        let rule = match cie.arch {
+            Arch::X86_64 => self.signal_frame().or_else(|| self.of_x86_64()),
+            // The kernel's own CFI would lead past the interrupted instruction.
+            Arch::Aarch64 if cie.signal => Some(Rule::bare(Kind::Signal)),
+            Arch::Aarch64 => self.of_aarch64(),
+        };
+        rule.unwrap_or(Rule::bare(Kind::Unsupported))
     }
 
     /// glibc's `__restore_rt` describes the kernel's `ucontext_t` at sp: gregs begin at 40, so
     /// rsp is at 160 and rip at 168.
     fn signal_frame(&self) -> Option<Rule> {
         let cfa = CfaExpression::Deref {
-            register: RSP as u8,
+            register: RSP,
             offset: 160,
             addend: 0,
         };
         let matches = self.cfa == Cfa::Expression(cfa)
-            && self.ra == Slot::AtRegister(RSP as u8, 168)
-            && self.bp == Slot::AtRegister(RSP as u8, 120);
+            && self.ra == Slot::AtRegister(RSP, 168)
+            && self.bp == Slot::AtRegister(RSP, 120);
         matches.then_some(Rule::bare(Kind::Signal))
     }
 
-    fn expressible(&self) -> Option<Rule> {
+    fn of_x86_64(&self) -> Option<Rule> {
         match self.ra {
             Slot::Undefined | Slot::Unspecified => return Some(Rule::bare(Kind::End)),
             Slot::AtCfa(-8) => {}
             _ => return None,
         }
-        let (kind, cfa, extra) = self.cfa_parts()?;
+        let (kind, cfa, extra) = self.cfa_parts(Arch::X86_64)?;
         let (bp_saved, bp) = slot_parts(self.bp);
         let (bx_saved, bx) = slot_parts(self.bx);
         let cfa = i32::try_from(cfa).ok()?;
@@ -355,26 +364,43 @@ impl State {
         })
     }
 
-    fn cfa_parts(&self) -> Option<(Kind, i64, i8)> {
+    /// Here the place of the return address is what `bx` holds; unsaved, it is in x30.
+    fn of_aarch64(&self) -> Option<Rule> {
+        if self.ra == Slot::Undefined {
+            return Some(Rule::bare(Kind::End));
+        }
+        let (kind, cfa, extra) = self.cfa_parts(Arch::Aarch64)?;
+        let (bp_saved, bp) = slot_parts(self.bp);
+        let (bx_saved, bx) = slot_parts(self.ra);
+        let known = |saved| matches!(saved, Saved::Same | Saved::AtCfa);
+        (known(bx_saved) && bp_saved != Saved::AtBp).then_some(())?;
+        Some(Rule {
+            kind,
+            bp_saved,
+            bx_saved,
+            extra,
+            cfa: i32::try_from(cfa).ok()?,
+            bp,
+            bx,
+        })
+    }
+
+    fn cfa_parts(&self, arch: Arch) -> Option<(Kind, i64, i8)> {
+        let [fp, bx, _] = arch.followed();
         Some(match self.cfa {
-            Cfa::Register {
-                register: RSP,
-                offset,
-            } => (Kind::Sp, offset, 0),
-            Cfa::Register {
-                register: RBP,
-                offset,
-            } => (Kind::Bp, offset, 0),
-            Cfa::Register {
-                register: RBX,
-                offset,
-            } => (Kind::Bx, offset, 0),
+            Cfa::Register { register, offset } => match register {
+                r if r == arch.stack_pointer() => (Kind::Sp, offset, 0),
+                r if r == fp => (Kind::Bp, offset, 0),
+                r if r == bx => (Kind::Bx, offset, 0),
+                _ => return None,
+            },
+            Cfa::Expression(_) if arch != Arch::X86_64 => return None,
             Cfa::Expression(CfaExpression::Deref {
                 register,
                 offset,
                 addend,
             }) => {
-                let kind = match u64::from(register) {
+                let kind = match register {
                     RSP => Kind::DerefSp,
                     RBP => Kind::DerefBp,
                     _ => return None,
@@ -384,7 +410,7 @@ impl State {
             Cfa::Expression(CfaExpression::Plt { offset, threshold }) => {
                 (Kind::Plt, offset, i8::try_from(threshold).ok()?)
             }
-            _ => return None,
+            Cfa::Unknown => return None,
         })
     }
 }
@@ -395,7 +421,7 @@ fn slot_parts(slot: Slot) -> (Saved, i16) {
     match slot {
         Slot::Unspecified | Slot::Same => (Saved::Same, 0),
         Slot::AtCfa(offset) => in_words(offset).map_or((Saved::Lost, 0), |w| (Saved::AtCfa, w)),
-        Slot::AtRegister(register, offset) if u64::from(register) == RBP => {
+        Slot::AtRegister(RBP, offset) => {
             in_words(offset).map_or((Saved::Lost, 0), |w| (Saved::AtBp, w))
         }
         _ => (Saved::Lost, 0),

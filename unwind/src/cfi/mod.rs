@@ -1,6 +1,7 @@
 //! `.eh_frame` to rows: [`entries`] finds CIEs and FDEs, [`machine`] runs their instructions,
 //! [`expression`] names the few DWARF expressions that occur in practice.
 
+mod arch;
 mod cursor;
 mod entries;
 mod expression;

@@ -1,0 +1,33 @@
+//! aarch64.
+
+pub(crate) use pilotlight_unwind::aarch64::{Registers, unwind};
+
+/// The ABI lets nobody keep anything below the stack pointer.
+pub(crate) const RED_ZONE: usize = 0;
+
+/// Registers of the code that a signal interrupted.
+///
+/// # Safety
+/// `context` is a valid ucontext.
+pub(crate) unsafe fn interrupted(context: *const libc::ucontext_t) -> Registers {
+    // SAFETY: promised by the caller.
+    let machine = unsafe { &(*context).uc_mcontext };
+    Registers {
+        pc: machine.pc,
+        sp: machine.sp,
+        fp: machine.regs[29],
+        lr: machine.regs[30],
+    }
+}
+
+/// Where the calling thread's control block is: at the upper end of its stack, below its
+/// thread-local storage.
+#[cfg(feature = "thread-hook")]
+pub(crate) fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: reads a register that the ABI gives this meaning.
+    unsafe {
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags));
+    }
+    pointer
+}

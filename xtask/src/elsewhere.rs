@@ -1,0 +1,63 @@
+//! The SDK's tests on other C libraries and processors than the machine's own.
+
+use crate::runner::{Test, test_binaries, tests_in};
+use crate::tools;
+
+/// Tests that are built for another target.
+pub struct Elsewhere {
+    /// How their names begin.
+    pub name: &'static str,
+    target: &'static str,
+    emulator: Option<&'static str>,
+    /// Arguments of `cargo test` that choose them.
+    which: &'static [&'static str],
+}
+
+/// A program that holds musl, and aarch64 by emulation.
+pub const ELSEWHERE: [Elsewhere; 2] = [
+    Elsewhere {
+        name: "musl",
+        target: "x86_64-unknown-linux-musl",
+        emulator: None,
+        which: &[
+            "--target=x86_64-unknown-linux-musl",
+            "--package=pilotlight",
+            "--lib",
+            "--test=quiet_threads",
+            "--test=stacks",
+            "--test=storm",
+        ],
+    },
+    Elsewhere {
+        name: "aarch64",
+        target: "aarch64-unknown-linux-gnu",
+        emulator: Some("qemu-aarch64"),
+        which: &[
+            "--target=aarch64-unknown-linux-gnu",
+            "--config=target.aarch64-unknown-linux-gnu.linker='aarch64-linux-gnu-gcc'",
+            "--package=pilotlight",
+            "--lib",
+            "--test=stacks",
+        ],
+    },
+];
+
+impl Elsewhere {
+    /// Otherwise what to install.
+    pub fn is_possible(&self) -> Result<(), String> {
+        if !tools::has_target(self.target) {
+            return Err(format!("run `rustup target add {}`", self.target));
+        }
+        self.emulator.map_or(Ok(()), |_| tools::emulator())
+    }
+
+    /// Builds and lists them.
+    pub fn tests(&self) -> Result<Vec<Test>, String> {
+        let mut tests = Vec::new();
+        for (binary, folder, package) in test_binaries(self.which)? {
+            let name = format!("{}::{package}", self.name);
+            tests.extend(tests_in(&binary, &folder, &name, self.emulator)?);
+        }
+        Ok(tests)
+    }
+}
