@@ -4,12 +4,12 @@ use std::fmt;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::{Guard, engine, http, spans, symbols};
+use crate::{Guard, engine, http, otel, spans, symbols};
 
 /// How to start. Environment variables override what the program says:
 /// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_LISTEN` (address or `none`),
 /// `PILOTLIGHT_FREQUENCY_HZ`, `PILOTLIGHT_HTTP_SWITCH` (`true`/`false`), `PILOTLIGHT_AWAIT`
-/// (`true`/`false`), `PILOTLIGHT_LOCK_RATE_NS`.
+/// (`true`/`false`), `PILOTLIGHT_OTEL_CONTEXT` (`true`/`false`), `PILOTLIGHT_LOCK_RATE_NS`.
 ///
 /// ```no_run
 /// let _pilotlight = pilotlight::Config::new("checkout").frequency_hz(199).start()?;
@@ -28,6 +28,7 @@ pub struct Config {
     pub(crate) symbolize_bytes: usize,
     pub(crate) await_profile: bool,
     pub(crate) lock_rate_ns: u64,
+    pub(crate) otel_context: bool,
 }
 
 /// Samples per second of CPU time; prime, so as not to beat with periodic work.
@@ -55,6 +56,7 @@ impl Config {
             symbolize_bytes: SYMBOLIZE_BYTES,
             await_profile: false,
             lock_rate_ns: 0,
+            otel_context: true,
         }
     }
 
@@ -145,6 +147,14 @@ impl Config {
         self
     }
 
+    /// Whether readers outside of the process find its service name: the OpenTelemetry process
+    /// context ([`crate::otel`]). Default yes; where the system refuses, the start goes on without.
+    #[must_use]
+    pub fn otel_context(mut self, published: bool) -> Config {
+        self.otel_context = published;
+        self
+    }
+
     /// Starts. Sampling itself begins with the first capture; until then the cost is nothing but
     /// one sleeping thread, and one more that accepts connections.
     ///
@@ -161,6 +171,10 @@ impl Config {
         let mut guard = Guard::new(engine::start(&config)?);
         http::allow_switch(config.http_switch);
         symbols::configure(config.symbolize, config.symbolize_bytes);
+        if config.otel_context {
+            // Something for others: it is no reason not to start.
+            let _ = otel::publish(&config.service);
+        }
         if config.await_profile {
             spans::set_await_enabled(true);
         }
@@ -176,6 +190,9 @@ impl Config {
         }
         if let Some(allowed) = flag("PILOTLIGHT_HTTP_SWITCH")? {
             self.http_switch = allowed;
+        }
+        if let Some(published) = flag("PILOTLIGHT_OTEL_CONTEXT")? {
+            self.otel_context = published;
         }
         if let Some(on) = flag("PILOTLIGHT_AWAIT")? {
             self.await_profile = on;

@@ -156,6 +156,7 @@ impl Drop for Guard {
         // The server first: its captures end while samples still flow.
         self.server = None;
         if let Some(engine) = self.engine.take() {
+            otel::withdraw();
             engine.stop();
         }
     }

@@ -3,12 +3,25 @@
 //!
 //! | published | where | read by |
 //! |---|---|---|
+//! | process context (OTEP 4719) | a mapping named `OTEL_CTX` | agents on the host: service name, and that this process profiles itself |
 //! | thread context (OTEP 4947) | thread-local symbol `otel_thread_ctx_v1` | eBPF profilers, and the handler of this process |
 //!
-//! Readers look the symbol up in the dynamic symbol table. A Rust program exports it when it is linked
+//! The process context is published while pilotlight runs, unless [`crate::Config::otel_context`] says
+//! no or another library has published one.
+//!
+//! Readers look the thread's symbol up in the dynamic symbol table. A Rust program exports it when it is linked
 //! with `-C link-arg=-Wl,--export-dynamic-symbol=otel_thread_ctx_v1`.
 
+mod message;
+mod process;
 mod thread;
 
+pub(crate) use process::{publish, withdraw};
 pub(crate) use thread::ThreadRecord;
 pub use thread::{TraceContext, TraceExt, TraceGuard, Traced};
+
+/// Whether readers outside find this process by its process context.
+#[must_use]
+pub fn is_process_context_published() -> bool {
+    process::is_published()
+}
