@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::{Guard, engine, http, otel, spans, symbols};
+use crate::{Guard, engine, heap, http, otel, spans, symbols};
 
 /// How to start. Environment variables override what the program says:
 /// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_LISTEN` (address or `none`),
@@ -23,6 +23,7 @@ pub struct Config {
     pub(crate) max_depth: usize,
     pub(crate) ring_bytes: usize,
     pub(crate) budget_bytes: usize,
+    pub(crate) heap_interval_bytes: Option<u64>,
     pub(crate) http_switch: bool,
     pub(crate) symbolize: bool,
     pub(crate) symbolize_bytes: usize,
@@ -51,6 +52,7 @@ impl Config {
             max_depth: MAX_DEPTH,
             ring_bytes: 2 << 20,
             budget_bytes: 64 << 20,
+            heap_interval_bytes: None,
             http_switch: false,
             symbolize: true,
             symbolize_bytes: SYMBOLIZE_BYTES,
@@ -155,6 +157,15 @@ impl Config {
         self
     }
 
+    /// Mean bytes between two allocations that [`crate::Alloc`] looks at, default 512 KiB, also
+    /// `PILOTLIGHT_HEAP_INTERVAL_BYTES`; 0 switches it off, 1 looks at each
+    /// allocation. Counts from this start on.
+    #[must_use]
+    pub fn heap_interval_bytes(mut self, bytes: u64) -> Config {
+        self.heap_interval_bytes = Some(bytes);
+        self
+    }
+
     /// Starts. Sampling itself begins with the first capture; until then the cost is nothing but
     /// one sleeping thread, and one more that accepts connections.
     ///
@@ -169,6 +180,9 @@ impl Config {
         let listener = config.listen.as_deref().map(bind).transpose()?;
         // Stops again when there is no server.
         let mut guard = Guard::new(engine::start(&config)?);
+        if let Some(bytes) = config.heap_interval_bytes {
+            heap::set_interval_bytes(bytes);
+        }
         http::allow_switch(config.http_switch);
         symbols::configure(config.symbolize, config.symbolize_bytes);
         if config.otel_context {
@@ -211,6 +225,10 @@ impl Config {
         if let Some(text) = variable("PILOTLIGHT_LOCK_RATE_NS") {
             let wrong = |_| Error::variable("PILOTLIGHT_LOCK_RATE_NS", &text, "nanoseconds, or 0");
             self.lock_rate_ns = text.parse().map_err(wrong)?;
+        }
+        if let Some(text) = variable("PILOTLIGHT_HEAP_INTERVAL_BYTES") {
+            let wrong = |_| Error::variable("PILOTLIGHT_HEAP_INTERVAL_BYTES", &text, "bytes, or 0");
+            self.heap_interval_bytes = Some(text.parse().map_err(wrong)?);
         }
         if let Some(text) = variable("PILOTLIGHT_LISTEN") {
             self.listen = Some(text).filter(|address| address != "none");

@@ -104,7 +104,6 @@ pub(crate) fn current() -> Result<Arc<Engine>, Error> {
 /// From now on, and until each `true` had its `false`, the module snapshot is kept true also while
 /// nobody captures, in this engine and those that start later: what [`crate::here`] needs.
 /// Inside an allocator only while no engine runs: it takes a lock of the engine's.
-#[allow(dead_code, reason = "first used by the types that are about to come")]
 pub(crate) fn keep_modules_current(wanted: bool) {
     let count = &MODULES_WANTED;
     match wanted {
@@ -165,7 +164,8 @@ impl Engine {
             // Before the start returns: what follows has its stacks.
             background.refresh_modules();
         }
-        let run = move || background.run();
+        // What it allocates is no part of the program's heap.
+        let run = move || crate::heap::unsampled(|| background.run());
         let thread = std::thread::Builder::new()
             .name("pilotlight".into())
             .spawn(run)

@@ -7,10 +7,11 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use pilotlight_unwind::{End, Registers, unwind};
+use pilotlight_unwind::End;
 
 use crate::handler::scratch::{Scratch, ScratchPool};
 use crate::pages::KeepErrno;
+use crate::sys::{self, own_registers};
 use crate::{config, handler};
 
 /// What was found.
@@ -35,6 +36,7 @@ thread_local! {
 
 /// The stack of the caller, leaf first; `frames[0]` is in the caller of this function. Every frame
 /// is an address inside the instruction, not behind it.
+#[allow(dead_code, reason = "for callers with room of their own")]
 #[inline(never)]
 pub(crate) fn here(frames: &mut [u64]) -> Here {
     let registers = own_registers();
@@ -86,29 +88,8 @@ fn hint() -> usize {
     STACK.with(|stack| std::ptr::from_ref(stack) as usize >> 12)
 }
 
-/// Registers at this instruction of the function that it is inlined into.
-#[inline(always)]
-fn own_registers() -> Registers {
-    let (ip, sp, bp, bx): (u64, u64, u64, u64);
-    // SAFETY: only reads registers.
-    unsafe {
-        std::arch::asm!(
-            "lea {ip}, [rip]",
-            "mov {sp}, rsp",
-            "mov {bp}, rbp",
-            "mov {bx}, rbx",
-            ip = out(reg) ip,
-            sp = out(reg) sp,
-            bp = out(reg) bp,
-            bx = out(reg) bx,
-            options(nostack, nomem, preserves_flags),
-        );
-    }
-    Registers { ip, sp, bp, bx }
-}
-
 /// Walks into `scratch`; its first frame is the function that took the registers, and not counted.
-fn walk(registers: Registers, scratch: &mut Scratch<'_>, depth: usize) -> Here {
+fn walk(registers: sys::Registers, scratch: &mut Scratch<'_>, depth: usize) -> Here {
     // SAFETY: a buffer is held until the walk is over, see `handler::publish`.
     let Some(snapshot) = (unsafe { handler::snapshot() }) else {
         return Here::default();
@@ -116,7 +97,8 @@ fn walk(registers: Registers, scratch: &mut Scratch<'_>, depth: usize) -> Here {
     let frames = scratch.frames(depth);
     let stack = own_stack(registers.sp as usize);
     // SAFETY: the bounds are those of a mapping of this thread's stack.
-    let unwound = unsafe { unwind(registers, &snapshot.modules, &snapshot.cache, stack, frames) };
+    let unwound =
+        unsafe { sys::unwind(registers, &snapshot.modules, &snapshot.cache, stack, frames) };
     for (at, frame) in frames[..unwound.frames].iter_mut().enumerate() {
         *frame -= u64::from(!unwound.is_exact(at));
     }

@@ -58,6 +58,7 @@
 //! | `locks` | waits of threads for each other, timed |
 //! | `modules` | snapshot of what is loaded |
 //! | `aggregate` | samples added up by stack |
+//! | `heap` | [`Alloc`], the sampling allocator |
 //! | `here` | the calling thread's stack, at once |
 //! | `sites`, `pages` | stacks with counters in bounded memory, filled without allocation |
 //! | `capture`, `symbols` | stacks to a profile with names and lines |
@@ -85,7 +86,7 @@ mod config;
 mod context;
 mod engine;
 mod handler;
-#[allow(dead_code, reason = "first used by the types that are about to come")]
+mod heap;
 mod here;
 pub mod http;
 #[cfg(feature = "hyper")]
@@ -98,7 +99,6 @@ mod modules;
 pub mod otel;
 mod pages;
 mod ring;
-#[allow(dead_code, reason = "as `here`")]
 mod sites;
 pub mod spans;
 mod stats;
@@ -112,6 +112,7 @@ use std::sync::Arc;
 
 pub use capture::{Capture, capture};
 pub use config::{Config, Error};
+pub use heap::Alloc;
 pub use labels::{LabelExt, Labels};
 #[cfg(feature = "macros")]
 pub use pilotlight_macros::{main, span};

@@ -81,7 +81,8 @@ pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     }
     let mut work = Some(work);
     let done = std::thread::scope(|scope| {
-        let run = || work.take().map(|work| work());
+        // The memory that it takes is no part of the program's heap.
+        let run = || work.take().map(crate::heap::unsampled);
         let thread = std::thread::Builder::new()
             .name("pilotlight-names".into())
             .stack_size(STACK)
@@ -94,7 +95,7 @@ pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     });
     match (done, work) {
         (Some(done), _) => done,
-        (None, Some(work)) => work(),
+        (None, Some(work)) => crate::heap::unsampled(work),
         (None, None) => unreachable!("work is there until it is done"),
     }
 }

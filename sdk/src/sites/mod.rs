@@ -29,6 +29,18 @@ const TRUNCATED: u64 = 1 << 63;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Site(u32);
 
+impl Site {
+    /// To keep elsewhere.
+    pub(crate) fn to_word(self) -> u32 {
+        self.0
+    }
+
+    /// What [`Site::to_word`] gave, of the same table.
+    pub(crate) fn from_word(word: u32) -> Site {
+        Site(word)
+    }
+}
+
 /// Everything that found no room.
 pub(crate) const OVERFLOW: Site = Site(0);
 
@@ -168,7 +180,6 @@ impl Sites {
     }
 
     /// Bytes in use, and how often a stack found no room.
-    #[allow(dead_code, reason = "for pages and counters of the types")]
     pub(crate) fn usage(&self) -> (usize, u64) {
         let bytes = self.used.load(Ordering::Relaxed) * 8;
         (bytes, self.refused.load(Ordering::Relaxed))

@@ -20,6 +20,27 @@ pub(crate) unsafe fn interrupted(context: *const libc::ucontext_t) -> Registers 
     }
 }
 
+/// Registers at this instruction of the function that it is inlined into.
+#[inline(always)]
+pub(crate) fn own_registers() -> Registers {
+    let (pc, sp, fp, lr): (u64, u64, u64, u64);
+    // SAFETY: only reads registers.
+    unsafe {
+        std::arch::asm!(
+            "adr {pc}, .",
+            "mov {sp}, sp",
+            "mov {fp}, x29",
+            "mov {lr}, x30",
+            pc = out(reg) pc,
+            sp = out(reg) sp,
+            fp = out(reg) fp,
+            lr = out(reg) lr,
+            options(nostack, nomem, preserves_flags),
+        );
+    }
+    Registers { pc, sp, fp, lr }
+}
+
 /// Where the calling thread's control block is: at the upper end of its stack, below its
 /// thread-local storage.
 #[cfg(feature = "thread-hook")]

@@ -20,6 +20,27 @@ pub(crate) unsafe fn interrupted(context: *const libc::ucontext_t) -> Registers 
     }
 }
 
+/// Registers at this instruction of the function that it is inlined into.
+#[inline(always)]
+pub(crate) fn own_registers() -> Registers {
+    let (ip, sp, bp, bx): (u64, u64, u64, u64);
+    // SAFETY: only reads registers.
+    unsafe {
+        std::arch::asm!(
+            "lea {ip}, [rip]",
+            "mov {sp}, rsp",
+            "mov {bp}, rbp",
+            "mov {bx}, rbx",
+            ip = out(reg) ip,
+            sp = out(reg) sp,
+            bp = out(reg) bp,
+            bx = out(reg) bx,
+            options(nostack, nomem, preserves_flags),
+        );
+    }
+    Registers { ip, sp, bp, bx }
+}
+
 /// Where the calling thread's control block is: at the upper end of its stack.
 #[cfg(feature = "thread-hook")]
 pub(crate) fn thread_pointer() -> usize {

@@ -5,6 +5,7 @@
 
 mod cpu;
 mod delta;
+mod heap;
 mod plain;
 mod tasks;
 pub(crate) mod text;
@@ -15,12 +16,15 @@ use std::time::Duration;
 use pilotlight_profile::Profile;
 
 use crate::Error;
+use crate::heap::Shown;
 pub(crate) use delta::Delta;
 
 /// Types that every build has; those of features register themselves under `cfg`.
 static BUILT_IN: &[&dyn Source] = &[
+    &heap::Heap(Shown::Allocated),
     &tasks::Await,
     &plain::Cmdline,
+    &heap::Heap(Shown::InUse),
     &cpu::Cpu,
     &plain::Symbol,
     &tasks::Tasks,

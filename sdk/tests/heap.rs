@@ -1,0 +1,392 @@
+//! The sampling allocator: what it says is what the program holds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+
+mod common;
+mod http_support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{profile_of, start_with};
+use pilotlight::{Alloc, Config, Profile};
+
+/// The system's allocator, counted.
+struct Counted;
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: the system's allocator, called with what the caller gave.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // Refuses what no machine has, as the system may refuse any.
+        if size > 1 << 40 {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: passed on.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Alloc<Counted> = Alloc::new(Counted);
+
+fn started(interval_bytes: u64) -> common::Started {
+    let config = Config::new("test").no_listener();
+    start_with(config.heap_interval_bytes(interval_bytes))
+}
+
+/// Columns of stacks that hold a function whose name contains `name`: allocated objects and bytes,
+/// objects and bytes in use.
+fn sums(profile: &Profile, name: &str) -> [i64; 4] {
+    let holds = |stack: &[u32]| {
+        let lines = stack
+            .iter()
+            .flat_map(|at| profile.location(*at as usize).lines);
+        lines
+            .map(|line| profile.functions[line.function.index()].name)
+            .any(|function| profile.strings.text(function).contains(name))
+    };
+    let mut sums = [0; 4];
+    for sample in profile.iter_samples().filter(|sample| holds(sample.stack)) {
+        sums.iter_mut()
+            .zip(sample.values)
+            .for_each(|(s, v)| *s += v);
+    }
+    sums
+}
+
+fn heap() -> Profile {
+    pilotlight::take("heap", Duration::ZERO).unwrap()
+}
+
+/// How many allocations of this size one that is looked at stands for.
+fn weight(size: f64, interval: f64) -> f64 {
+    -1.0 / (-size / interval).exp_m1()
+}
+
+#[inline(never)]
+fn keep_many(count: usize, size: usize) -> Vec<Vec<u8>> {
+    let mut kept = Vec::with_capacity(count);
+    for _ in 0..count {
+        kept.push(black_box(Vec::with_capacity(size)));
+    }
+    kept
+}
+
+#[test]
+fn counts_are_inside_the_poisson_bound_and_in_use_returns_to_zero() {
+    const INTERVAL: u64 = 16 << 10;
+    let _guard = started(INTERVAL);
+    for (count, size) in [
+        (100_000, 48),
+        (20_000, 600),
+        (2_000, 16 << 10),
+        (50, 1 << 20),
+    ] {
+        let [objects_before, bytes_before, ..] = sums(&heap(), "keep_many");
+        let kept = keep_many(count, size);
+        let [objects, bytes, in_use, in_use_bytes] = sums(&heap(), "keep_many");
+        // The vector of vectors is one more.
+        let (n, size) = (count as f64, size as f64);
+        let vector = n * size_of::<Vec<u8>>() as f64;
+        let [each, whole] = [size, vector].map(|size| weight(size, INTERVAL as f64) - 1.0);
+        let sigma = (n * each + whole).sqrt() + 1.0;
+        let off = (in_use as f64 - 1.0 - n).abs();
+        assert!(off < 5.0 * sigma, "{in_use} of {n} × {size}, σ {sigma}");
+        let sigma = (n * each * size * size + whole * vector * vector).sqrt() + 1.0;
+        let off = (in_use_bytes as f64 - n * size - vector).abs();
+        assert!(
+            off < 5.0 * sigma,
+            "{in_use_bytes} of {n} × {size}, σ {sigma}"
+        );
+        // Each is rounded for itself.
+        assert!((objects - objects_before - in_use).abs() <= 1, "{objects}");
+        assert_eq!(bytes - bytes_before, in_use_bytes);
+
+        // Freed by another thread.
+        std::thread::spawn(move || drop(kept)).join().unwrap();
+        let after = sums(&heap(), "keep_many");
+        assert_eq!(after, [objects, bytes, 0, 0]);
+    }
+    assert!(sums(&heap(), "[before pilotlight started]")[1] >= 0);
+}
+
+#[inline(never)]
+fn grow(bytes: usize) -> Vec<u8> {
+    let mut grown = Vec::new();
+    for n in 0..bytes {
+        grown.push(black_box(n as u8));
+    }
+    grown
+}
+
+#[inline(never)]
+fn zeroed(count: usize) -> Vec<Vec<u8>> {
+    let mut zeros = Vec::with_capacity(count);
+    for _ in 0..count {
+        zeros.push(black_box(vec![0; 4096]));
+    }
+    zeros
+}
+
+#[test]
+fn resized_zeroed_and_refused_blocks_are_followed() {
+    // Every allocation, or nearly so.
+    let _guard = started(1);
+    let grown = grow(100_000);
+    let [objects, bytes, in_use, in_use_bytes] = sums(&heap(), "heap::grow");
+    let capacity = grown.capacity() as i64;
+    // 8, 16, 32 … 131,072.
+    assert_eq!((objects, bytes), (15, 2 * capacity - 8));
+    assert_eq!((in_use, in_use_bytes), (1, capacity));
+    let mut grown = grown;
+    assert!(grown.try_reserve(1 << 41).is_err());
+    assert_eq!(sums(&heap(), "heap::grow")[2..], [1, capacity]);
+    grown.truncate(1000);
+    grown.shrink_to_fit();
+    assert_eq!(sums(&heap(), "heap::grow")[2..], [0, 0]);
+    drop(grown);
+
+    let zeros = zeroed(100);
+    assert!(zeros.iter().flatten().all(|byte| *byte == 0));
+    assert_eq!(sums(&heap(), "heap::zeroed")[3], 100 * 4096 + 100 * 24);
+    drop(zeros);
+    assert_eq!(sums(&heap(), "heap::zeroed")[2..], [0, 0]);
+}
+
+struct FreesAtTheEnd(Vec<Box<[u8]>>);
+
+impl Drop for FreesAtTheEnd {
+    fn drop(&mut self) {
+        // Allocates and frees while the thread's locals are being destroyed.
+        let more = last_words();
+        self.0.extend(more);
+    }
+}
+
+#[inline(never)]
+fn last_words() -> Vec<Box<[u8]>> {
+    let mut words = Vec::with_capacity(100);
+    for _ in 0..100 {
+        words.push(black_box(vec![1u8; 100].into_boxed_slice()));
+    }
+    words
+}
+
+thread_local! {
+    static LOCAL: std::cell::RefCell<FreesAtTheEnd> =
+        const { std::cell::RefCell::new(FreesAtTheEnd(Vec::new())) };
+}
+
+#[test]
+fn threads_that_end_lose_nothing() {
+    let _guard = started(1);
+    for _ in 0..20 {
+        std::thread::spawn(|| LOCAL.with_borrow_mut(|local| local.0.extend(last_words())))
+            .join()
+            .unwrap();
+    }
+    let [objects, bytes, in_use, in_use_bytes] = sums(&heap(), "heap::last_words");
+    assert_eq!(objects, 2 * 20 * 101);
+    assert_eq!(bytes, 2 * 20 * (100 * 100 + 100 * 16));
+    assert_eq!((in_use, in_use_bytes), (0, 0));
+}
+
+#[test]
+fn looking_allocates_nothing_and_a_sampler_in_the_middle_of_it_does_no_harm() {
+    let config = Config::new("t").no_listener().frequency_hz(1000);
+    let _guard = start_with(config.heap_interval_bytes(1));
+    drop(black_box(Box::new(1u64)));
+    let before = CALLS.load(Ordering::Relaxed);
+    let boxes: [Box<u64>; 8] = std::array::from_fn(|n| black_box(Box::new(n as u64)));
+    let calls = CALLS.load(Ordering::Relaxed) - before;
+    drop(boxes);
+    assert_eq!(calls, 8, "one call below for each above");
+
+    let [before, ..] = sums(&heap(), "heap::keep_many");
+    let profile = profile_of(|| {
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..400).for_each(|_| drop(keep_many(500, 64))));
+            }
+        });
+    });
+    assert!(profile.total(0) > 20, "{}", profile.total(0));
+    assert_eq!(pilotlight::stats().incomplete, 0);
+    let [objects, _, in_use, _] = sums(&heap(), "heap::keep_many");
+    assert_eq!((objects - before, in_use), (3 * 400 * 501, 0));
+}
+
+#[test]
+fn a_forked_child_goes_on_with_its_copy_of_the_heap() {
+    let _guard = started(1);
+    let kept = keep_many(100, 1000);
+    // SAFETY: the child allocates, looks and ends.
+    match unsafe { libc::fork() } {
+        0 => {
+            let [_, _, in_use, bytes] = sums(&heap(), "heap::keep_many");
+            let mut right = (in_use, bytes) == (101, 100 * 1024);
+            let more = keep_many(10, 1000);
+            right &= sums(&heap(), "heap::keep_many")[2] == 112;
+            drop((kept, more));
+            right &= sums(&heap(), "heap::keep_many")[2] == 0;
+            // SAFETY: ends the child without destructors.
+            unsafe { libc::_exit(if right { 7 } else { 8 }) };
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: our own child.
+            unsafe { libc::waitpid(child, &mut status, 0) };
+            assert!(libc::WIFEXITED(status));
+            assert_eq!(libc::WEXITSTATUS(status), 7);
+            assert_eq!(sums(&heap(), "heap::keep_many")[2], 101);
+        }
+    }
+}
+
+#[test]
+fn it_is_switched_by_name_and_what_is_freed_meanwhile_is_noticed() {
+    let _guard = started(1);
+    let [before, ..] = sums(&heap(), "heap::keep_many");
+    let kept = keep_many(10, 100);
+    pilotlight::set_enabled("heap", false).unwrap();
+    let error = pilotlight::take("allocs", Duration::ZERO)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("set_enabled(\"allocs\", true)"), "{error}");
+    drop(kept);
+    drop(keep_many(1000, 3000));
+    pilotlight::set_enabled("heap", true).unwrap();
+    let [objects, _, in_use, _] = sums(&heap(), "heap::keep_many");
+    assert_eq!((objects - before, in_use), (11, 0));
+}
+
+#[test]
+fn a_difference_holds_what_was_allocated_meanwhile_and_all_that_is_in_use() {
+    let _guard = started(1);
+    let kept = keep_many(100, 100);
+    let delta = std::thread::scope(|scope| {
+        let delta = scope.spawn(|| pilotlight::take("heap", Duration::from_secs(1)).unwrap());
+        std::thread::sleep(Duration::from_millis(400));
+        drop(keep_many(7, 10));
+        delta.join().unwrap()
+    });
+    let [objects, bytes, in_use, in_use_bytes] = sums(&delta, "heap::keep_many");
+    assert_eq!((objects, bytes), (8, 7 * 10 + 7 * 24));
+    assert_eq!((in_use, in_use_bytes), (101, 100 * 100 + 100 * 24));
+    drop(kept);
+}
+
+#[test]
+fn profiles_have_the_columns_of_go_and_its_tool_shows_the_right_one() {
+    let _guard = started(4096);
+    let server = http_support::server(|_| {});
+    let kept = keep_many(1000, 10_000);
+    for (name, first) in [("heap", "inuse_space"), ("allocs", "alloc_space")] {
+        let profile = pilotlight::take(name, Duration::ZERO).unwrap();
+        let types: Vec<String> = profile
+            .sample_types
+            .iter()
+            .map(|ty| {
+                format!(
+                    "{}/{}",
+                    profile.strings.text(ty.ty),
+                    profile.strings.text(ty.unit)
+                )
+            })
+            .collect();
+        let of_go = [
+            "alloc_objects/count",
+            "alloc_space/bytes",
+            "inuse_objects/count",
+            "inuse_space/bytes",
+        ];
+        assert_eq!(types, of_go);
+        assert_eq!(profile.strings.text(profile.default_sample_type), first);
+        assert_eq!(profile.period, 4096);
+        let url = format!("http://{}/debug/pprof/{name}", server.address());
+        let Ok(top) = http_support::go_tool_pprof(&["-top", &url]) else {
+            continue;
+        };
+        assert!(top.contains(&format!("Type: {first}")), "{top}");
+        assert!(top.contains("keep_many"), "{top}");
+    }
+    drop(kept);
+}
+
+#[test]
+fn the_innermost_frame_is_the_programs_and_not_the_profilers() {
+    let _guard = started(1);
+    let kept = keep_many(10, 77);
+    let profile = heap();
+    for sample in profile.iter_samples() {
+        let Some(&leaf) = sample.stack.first() else {
+            continue;
+        };
+        let lines = profile.location(leaf as usize).lines;
+        let function = profile.functions[lines.last().unwrap().function.index()].name;
+        let name = profile.strings.text(function);
+        assert!(
+            !name.contains("pilotlight::heap") && !name.contains("__rust_"),
+            "{name}"
+        );
+    }
+    drop(kept);
+}
+
+/// The note's words, by the section table of the file.
+#[test]
+fn the_probe_point_is_in_the_file_and_is_a_nop() {
+    let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize;
+    let half = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
+    let short = |at: usize| u16::from_le_bytes(file[at..at + 2].try_into().unwrap()) as usize;
+    let (sections, size, count, names) = (word(40), short(58), short(60), short(62));
+    let section = |index: usize| sections + index * size;
+    let name = |index: usize| {
+        let at = word(section(names) + 24) + half(section(index));
+        let end = file[at..].iter().position(|byte| *byte == 0).unwrap();
+        &file[at..at + end]
+    };
+    let notes = (0..count)
+        .find(|index| name(*index) == b".note.stapsdt")
+        .unwrap();
+    let (start, length) = (word(section(notes) + 24), word(section(notes) + 32));
+    let note = &file[start..start + length];
+    let ours = b"pilotlight\0alloc\x008@%rdi 8@%rsi 8@%rdx\0";
+    let at = note
+        .windows(ours.len())
+        .position(|bytes| bytes == ours)
+        .unwrap();
+    // Before the names: address of the probe, address of the base, semaphore.
+    let probe = word(start + at - 24);
+    assert_eq!(word(start + at - 8), 0, "no semaphore");
+    let holds = |index: &usize| {
+        let (address, length) = (word(section(*index) + 16), word(section(*index) + 32));
+        address != 0 && (address..address + length).contains(&probe)
+    };
+    let code = (0..count).find(holds).unwrap();
+    let in_file = probe - word(section(code) + 16) + word(section(code) + 24);
+    assert_eq!(name(code), b".text");
+    assert_eq!(file[in_file], 0x90);
+}
