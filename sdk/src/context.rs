@@ -97,6 +97,16 @@ pub(crate) fn current_entry() -> *mut Entry {
     unsafe { &*words() }.entry.load(Ordering::Relaxed)
 }
 
+/// Sets the logical span alone.
+#[cfg(feature = "tracing")]
+pub(crate) fn set_node(node: u32) {
+    let context = Context::new(current().labels(), node);
+    // SAFETY: the calling thread's words.
+    unsafe { &*words() }
+        .context
+        .store(context.0, Ordering::Relaxed);
+}
+
 /// Sets the context until dropped. Not to be sent to another thread: holds a raw pointer.
 #[derive(Debug)]
 pub(crate) struct Entered {

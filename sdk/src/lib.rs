@@ -45,6 +45,8 @@
 //! | `axum` | the routes as an axum router |
 //! | `hyper` | the routes as a hyper service |
 //! | `macros` | `#[pilotlight::main]` and `#[pilotlight::span]` |
+//! | `opentelemetry` | trace and span ids from the crate of that name |
+//! | `tracing` | spans of the crate of that name as logical spans |
 //!
 //! # Who is responsible for what
 //! | module | job |
@@ -106,6 +108,8 @@ mod stats;
 mod symbols;
 mod sys;
 mod threads;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 mod types;
 
 use std::sync::Arc;

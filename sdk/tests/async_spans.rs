@@ -322,6 +322,56 @@ fn the_profiles_are_at_their_endpoints() {
     });
 }
 
+#[cfg(feature = "tracing")]
+#[test]
+fn spans_of_tracing_are_logical_spans_and_their_idle_time_is_a_wait() {
+    use pilotlight::otel::TraceContext;
+    use tracing::{Instrument, info_span};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    const IDS: TraceContext = TraceContext {
+        trace_id: [1; 16],
+        span_id: [2; 8],
+        flags: 1,
+    };
+    spans::set_await_enabled(true);
+    let layer = pilotlight::tracing::layer().trace_ids(|_| Some(IDS));
+    let subscriber = tracing_subscriber::registry::Registry::default().with(layer);
+    let names = || spans::current().iter().map(|f| f.name).collect::<Vec<_>>();
+    // The runtime's threads get the subscriber from the process.
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    run(async move {
+        let inner = async move {
+            let before = names();
+            sleep(Duration::from_millis(40)).await;
+            let labelled = async move { names() }.labelled(labels! { "a" => 1 }).await;
+            (before, labelled, TraceContext::current())
+        };
+        let outer = async move {
+            let seen = inner.instrument(info_span!("traced query")).await;
+            (seen, names())
+        };
+        let task = tokio::spawn(outer.instrument(info_span!("traced request")));
+        let ((before, after, ids), outside) = task.await.unwrap();
+        assert_eq!(before, ["traced request", "traced query"]);
+        assert_eq!((after, ids), (before, Some(IDS)));
+        assert_eq!(outside, ["traced request"]);
+        assert_eq!((names(), TraceContext::current()), (vec![], None));
+        let rows = rows(&spans::await_profile());
+        let (waits, ns) = row(&rows, "traced request;traced query");
+        assert!(waits >= 1 && ns >= 40 * MS, "{rows:?}");
+        // Between its last poll and its drop it is left for a moment, which counts.
+        let outer = rows.iter().find(|row| row.0 == "traced request");
+        assert!(outer.is_none_or(|row| row.2 < 40 * MS), "{rows:?}");
+    });
+    let (a, b) = (info_span!("a"), info_span!("b"));
+    let (left, right) = (a.enter(), b.enter());
+    drop(left);
+    assert_eq!(spans::current().last().unwrap().name, "b");
+    drop(right);
+    assert!(spans::current().is_empty());
+}
+
 #[span]
 fn blocking(depth: u32) -> usize {
     if depth > 0 {

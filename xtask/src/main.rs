@@ -77,7 +77,7 @@ fn ci() -> Result<(), String> {
         "--release",
         "--workspace",
         "--all-targets",
-        "--features=pilotlight-cli/s3",
+        "--features=pilotlight-cli/s3,pilotlight/macros,pilotlight/opentelemetry,pilotlight/tracing",
         "--locked",
     ];
     steps::cargo(&[&clippy[..], &["--", "-D", "warnings"][..]].concat())?;

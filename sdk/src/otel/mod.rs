@@ -13,9 +13,13 @@
 //! with `-C link-arg=-Wl,--export-dynamic-symbol=otel_thread_ctx_v1`.
 
 mod message;
+#[cfg(feature = "opentelemetry")]
+mod observer;
 mod process;
 mod thread;
 
+#[cfg(feature = "opentelemetry")]
+pub use observer::follow_opentelemetry;
 pub(crate) use process::{publish, withdraw};
 pub(crate) use thread::ThreadRecord;
 pub use thread::{TraceContext, TraceExt, TraceGuard, Traced};

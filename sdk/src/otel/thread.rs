@@ -70,7 +70,7 @@ impl ThreadRecord {
 }
 
 /// Sets what this thread works for, and returns what it was.
-fn swap(new: Option<TraceContext>) -> Option<TraceContext> {
+pub(super) fn swap(new: Option<TraceContext>) -> Option<TraceContext> {
     // SAFETY: the calling thread's words.
     let (record, pointer) = unsafe { (&(*context::words()).record, &*context::otel_pointer()) };
     let before = record.get();

@@ -25,7 +25,7 @@ mod entry;
 mod future;
 mod nodes;
 mod report;
-mod waits;
+pub(crate) mod waits;
 
 use std::fmt;
 use std::time::Duration;
@@ -35,6 +35,8 @@ use crate::context::{self, Context, Entered as EnteredContext};
 pub(crate) use entry::Entry;
 pub use future::{SpanExt, Spanned};
 pub use nodes::Site;
+#[cfg(feature = "tracing")]
+pub(crate) use nodes::site_at;
 pub use report::{await_profile, tasks_profile, tasks_text};
 
 /// A spanned future that was polled, and has neither ended nor been dropped.

@@ -39,7 +39,7 @@ impl Site {
 
     /// The node of this span under `parent`.
     #[inline]
-    pub(super) fn under(&'static self, parent: u32) -> u32 {
+    pub(crate) fn under(&'static self, parent: u32) -> u32 {
         let last = self.last.load(Ordering::Relaxed);
         // Node 0 is never a child, so the first look never finds one.
         if (last >> 32) as u32 == parent && last as u32 != 0 {
@@ -132,10 +132,15 @@ pub(super) fn count() -> usize {
 
 /// The site of a name that is given where the program runs.
 pub(super) fn site(name: &'static str, place: &'static Location<'static>) -> &'static Site {
-    type Sites = HashMap<(&'static str, usize), &'static Site>;
+    site_at(name, place.file(), place.line())
+}
+
+/// The one site of this name at this place.
+pub(crate) fn site_at(name: &'static str, file: &'static str, line: u32) -> &'static Site {
+    type Sites = HashMap<(&'static str, &'static str, u32), &'static Site>;
     static SITES: OnceLock<RwLock<Sites>> = OnceLock::new();
     let sites = SITES.get_or_init(RwLock::default);
-    let key = (name, std::ptr::from_ref(place) as usize);
+    let key = (name, file, line);
     let read = sites.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(site) = read.get(&key) {
         return site;
@@ -147,7 +152,7 @@ pub(super) fn site(name: &'static str, place: &'static Location<'static>) -> &'s
     }
     sites.entry(key).or_insert_with(|| {
         // Kept for good, and bounded.
-        Box::leak(Box::new(Site::new(name, place.file(), place.line())))
+        Box::leak(Box::new(Site::new(name, file, line)))
     })
 }
 

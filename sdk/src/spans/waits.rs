@@ -22,12 +22,12 @@ pub(super) fn set_enabled(on: bool) {
 }
 
 #[inline(always)]
-pub(super) fn is_enabled() -> bool {
+pub(crate) fn is_enabled() -> bool {
     ENABLED.load(Ordering::Relaxed)
 }
 
 /// Adds one wait.
-pub(super) fn add(node: u32, wait_ns: u64) {
+pub(crate) fn add(node: u32, wait_ns: u64) {
     let Some(sums) = SUMS.get() else {
         return;
     };
@@ -56,7 +56,7 @@ pub(super) fn sums(nodes: usize) -> Vec<(u64, u64)> {
 
 /// Nanoseconds of the monotonic clock.
 #[inline]
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
