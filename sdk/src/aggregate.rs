@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use pilotlight_unwind::{Module, Modules};
+use pilotlight_unwind::Module;
 
+use crate::modules::Generation;
 use crate::stats::COUNTERS;
 use crate::threads::{BETWEEN_TICKS, UNSEEN};
 
@@ -51,6 +52,8 @@ pub(crate) enum Frame {
     BetweenTicks,
     /// CPU time of threads that nobody saw.
     Unseen,
+    /// Time of threads that ran, but not while the kernel's clock ticked.
+    Brief,
     /// CPU time of threads that block the signal.
     Blocked,
     /// CPU time of samples for which the ring or the scratch buffers had no room.
@@ -59,12 +62,22 @@ pub(crate) enum Frame {
     OverBudget,
 }
 
+/// Samples of one stack.
+pub(crate) struct Stack<'a> {
+    /// Leaf first, as the handler wrote them.
+    pub(crate) addresses: &'a [u64],
+    pub(crate) truncated: bool,
+    pub(crate) samples: u64,
+    /// Timer expiries of CPU time, nanoseconds of wall-clock time.
+    pub(crate) weight: u64,
+}
+
 /// A node of the tree of stacks: children hang under their caller.
 struct Node {
     parent: u32,
     frame: FrameId,
     samples: u64,
-    expiries: u64,
+    weight: u64,
 }
 
 /// What one capture collects.
@@ -91,7 +104,7 @@ impl Aggregate {
             parent: 0,
             frame: 0,
             samples: 0,
-            expiries: 0,
+            weight: 0,
         };
         Aggregate {
             nodes: vec![root],
@@ -105,47 +118,40 @@ impl Aggregate {
         }
     }
 
-    /// Adds one record; `addresses` leaf first, as the handler wrote them.
-    pub(crate) fn add(
-        &mut self,
-        addresses: &[u64],
-        truncated: bool,
-        expiries: u64,
-        modules: &Modules,
-        known: &[Arc<Module>],
-        generation: u32,
-    ) {
-        if self.generation != generation {
+    /// Adds what was seen while `generation` was loaded.
+    pub(crate) fn add(&mut self, stack: &Stack<'_>, generation: &Generation) {
+        let weights = (stack.samples, stack.weight);
+        if self.generation != generation.number {
             self.addresses.clear();
-            self.generation = generation;
+            self.generation = generation.number;
         }
         let mut node = 0;
-        if truncated {
+        if stack.truncated {
             let cut = self.frame_id(Frame::Truncated);
             node = self.child(node, cut);
         }
-        for &address in addresses.iter().rev() {
+        for &address in stack.addresses.iter().rev() {
             if self.is_full() {
-                COUNTERS.over_budget.add(1);
-                return self.add_pseudo(Frame::OverBudget, expiries);
+                COUNTERS.over_budget.add(stack.samples);
+                return self.add_pseudo(Frame::OverBudget, weights);
             }
-            let frame = self.frame_at(address, modules, known);
+            let frame = self.frame_at(address, generation);
             node = self.child(node, frame);
         }
-        self.count(node, expiries);
+        self.count(node, weights);
     }
 
     /// Adds samples that have no stack but a reason.
-    pub(crate) fn add_pseudo(&mut self, frame: Frame, expiries: u64) {
+    pub(crate) fn add_pseudo(&mut self, frame: Frame, weights: (u64, u64)) {
         let frame = self.frame_id(frame);
         let node = self.child(0, frame);
-        self.count(node, expiries);
+        self.count(node, weights);
     }
 
-    fn count(&mut self, node: u32, expiries: u64) {
+    fn count(&mut self, node: u32, (samples, weight): (u64, u64)) {
         let node = &mut self.nodes[node as usize];
-        node.samples += 1;
-        node.expiries += expiries;
+        node.samples += samples;
+        node.weight += weight;
     }
 
     fn is_full(&self) -> bool {
@@ -160,22 +166,22 @@ impl Aggregate {
                 parent,
                 frame,
                 samples: 0,
-                expiries: 0,
+                weight: 0,
             });
         }
         node
     }
 
-    fn frame_at(&mut self, address: u64, modules: &Modules, known: &[Arc<Module>]) -> FrameId {
+    fn frame_at(&mut self, address: u64, generation: &Generation) -> FrameId {
         if let Some(&frame) = self.addresses.get(&address) {
             return frame;
         }
         let frame = match address {
             BETWEEN_TICKS => Frame::BetweenTicks,
             UNSEEN => Frame::Unseen,
-            _ => match modules.find(address) {
+            _ => match generation.modules.find(address) {
                 Some(module) => Frame::Code {
-                    module: self.module_id(module, known),
+                    module: self.module_id(module, &generation.known),
                     address,
                 },
                 None => Frame::Unknown { address },
@@ -215,7 +221,7 @@ impl Aggregate {
         &self.frames
     }
 
-    /// Each distinct stack with its frames, leaf first, and its samples and expiries.
+    /// Each distinct stack with its frames, leaf first, and its samples and weight.
     pub(crate) fn each_stack(&self, mut visit: impl FnMut(&[FrameId], u64, u64)) {
         let mut stack = Vec::new();
         for node in &self.nodes {
@@ -231,7 +237,7 @@ impl Aggregate {
                 }
                 at = &self.nodes[at.parent as usize];
             }
-            visit(&stack, node.samples, node.expiries);
+            visit(&stack, node.samples, node.weight);
         }
     }
 }
@@ -252,14 +258,23 @@ mod tests {
         all
     }
 
+    fn one(addresses: &[u64], truncated: bool, weight: u64) -> Stack<'_> {
+        Stack {
+            addresses,
+            truncated,
+            samples: 1,
+            weight,
+        }
+    }
+
     #[test]
     fn equal_stacks_add_up_and_a_prefix_is_a_stack_of_its_own() {
-        let none = Modules::new(Vec::new());
+        let none = Generation::new(1, Vec::new());
         let mut aggregate = Aggregate::new(1 << 20);
-        aggregate.add(&[30, 20, 10], false, 1, &none, &[], 1);
-        aggregate.add(&[30, 20, 10], false, 4, &none, &[], 1);
-        aggregate.add(&[20, 10], false, 2, &none, &[], 1);
-        aggregate.add(&[10], true, 1, &none, &[], 1);
+        aggregate.add(&one(&[30, 20, 10], false, 1), &none);
+        aggregate.add(&one(&[30, 20, 10], false, 4), &none);
+        aggregate.add(&one(&[20, 10], false, 2), &none);
+        aggregate.add(&one(&[10], true, 1), &none);
         let code = |address| Frame::Unknown { address };
         let expected = [
             (vec![code(20), code(10)], 1, 2),
@@ -271,10 +286,10 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_the_budget_is_counted_not_lost() {
-        let none = Modules::new(Vec::new());
+        let none = Generation::new(1, Vec::new());
         let mut aggregate = Aggregate::new(20_000);
         for n in 0..1000 {
-            aggregate.add(&[n * 7 + 10, n * 3 + 10], false, 2, &none, &[], 1);
+            aggregate.add(&one(&[n * 7 + 10, n * 3 + 10], false, 2), &none);
         }
         let stacks = stacks(&aggregate);
         assert_eq!(stacks.iter().map(|stack| stack.1).sum::<u64>(), 1000);

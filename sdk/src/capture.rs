@@ -9,7 +9,7 @@ use pilotlight_unwind::Module;
 
 use crate::aggregate::{Aggregate, Frame};
 use crate::engine::{self, Engine};
-use crate::kind::Kind;
+use crate::kind::Sampled;
 use crate::{Error, symbols};
 
 /// A capture in progress; dropped without [`Capture::finish`], it is thrown away.
@@ -22,6 +22,7 @@ use crate::{Error, symbols};
 /// ```
 #[derive(Debug)]
 pub struct Capture {
+    sampled: Sampled,
     engine: Arc<Engine>,
     id: Option<u64>,
     began: Instant,
@@ -34,9 +35,31 @@ impl Capture {
     /// # Errors
     /// When pilotlight does not run in this process.
     pub fn begin() -> Result<Capture, Error> {
+        Capture::of(Sampled::Cpu)
+    }
+
+    /// Begins a capture of what all threads do, whether they run or wait; returns when each was
+    /// looked at once.
+    ///
+    /// # Errors
+    /// When pilotlight does not run in this process.
+    pub fn begin_wall() -> Result<Capture, Error> {
+        Capture::of(Sampled::Wall)
+    }
+
+    /// Begins a capture of what threads wait for; returns when each was looked at once.
+    ///
+    /// # Errors
+    /// When pilotlight does not run in this process.
+    pub fn begin_off_cpu() -> Result<Capture, Error> {
+        Capture::of(Sampled::OffCpu)
+    }
+
+    pub(crate) fn of(sampled: Sampled) -> Result<Capture, Error> {
         let engine = engine::current()?;
-        let id = engine.begin(Kind::Cpu)?;
+        let id = engine.begin(sampled)?;
         Ok(Capture {
+            sampled,
             engine,
             id: Some(id),
             began: Instant::now(),
@@ -44,7 +67,7 @@ impl Capture {
         })
     }
 
-    /// Ends the capture: samples/count and cpu/nanoseconds, with names and lines on every location.
+    /// Ends the capture: samples/count, and cpu, wall or offcpu/nanoseconds, with names and lines on every location.
     #[must_use]
     pub fn finish(mut self) -> Profile {
         let duration = self.began.elapsed();
@@ -52,7 +75,7 @@ impl Capture {
             Some(id) => self.engine.end(id),
             None => Aggregate::new(0),
         };
-        symbols::on_own_thread(|| profile_of(&aggregate, &self.engine, self.began_at, duration))
+        symbols::on_own_thread(|| profile_of(&aggregate, &self, duration))
     }
 }
 
@@ -89,19 +112,35 @@ pub(crate) fn resolve_symbol(address: u64) -> Option<String> {
         .map(|frame| frame.function)
 }
 
-fn profile_of(
-    aggregate: &Aggregate,
-    engine: &Engine,
-    began_at: SystemTime,
-    duration: Duration,
-) -> Profile {
-    let mut builder = ProfileBuilder::new();
-    let period_ns = engine.period.as_nanos() as i64;
+/// Names the columns; returns nanoseconds of one unit of weight where the first column counts those.
+fn columns(builder: &mut ProfileBuilder, sampled: Sampled, engine: &Engine) -> Option<i64> {
+    let (name, period, ns_each) = match sampled {
+        Sampled::Cpu => {
+            let period_ns = engine.period.as_nanos() as i64;
+            ("cpu", period_ns, Some(period_ns))
+        }
+        Sampled::Wall => ("wall", engine.wall.period().as_nanos() as i64, None),
+        Sampled::OffCpu => ("offcpu", engine.wall.period().as_nanos() as i64, None),
+    };
     builder.sample_type("samples", "count");
-    builder.sample_type("cpu", "nanoseconds");
-    builder.period("cpu", "nanoseconds", period_ns);
-    let since_epoch = began_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    builder.time(since_epoch.as_nanos() as i64, duration.as_nanos() as i64);
+    builder.sample_type(name, "nanoseconds");
+    builder.period(name, "nanoseconds", period);
+    ns_each
+}
+
+fn profile_of(aggregate: &Aggregate, capture: &Capture, duration: Duration) -> Profile {
+    let mut profile = ProfileBuilder::new();
+    let ns_each = columns(&mut profile, capture.sampled, &capture.engine);
+    let since_epoch = capture
+        .began_at
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    profile.time(since_epoch.as_nanos() as i64, duration.as_nanos() as i64);
+    fill(profile, aggregate, ns_each)
+}
+
+/// Puts all stacks in. Weights are nanoseconds, or so many of them each.
+fn fill(mut builder: ProfileBuilder, aggregate: &Aggregate, ns_each: Option<i64>) -> Profile {
     let mut names = Names::new(&mut builder, aggregate.modules());
     let locations: Vec<LocationId> = aggregate
         .frames()
@@ -109,12 +148,15 @@ fn profile_of(
         .map(|frame| names.location(frame))
         .collect();
     let mut stack = Vec::new();
-    aggregate.each_stack(|frames, _, expiries| {
+    aggregate.each_stack(|frames, samples, weight| {
         stack.clear();
         stack.extend(frames.iter().map(|&frame| locations[frame as usize]));
         let stack = builder.stack(&stack);
-        let expiries = expiries as i64;
-        builder.sample(stack, Default::default(), &[expiries, expiries * period_ns]);
+        let values = match ns_each {
+            Some(ns) => [weight as i64, weight as i64 * ns],
+            None => [samples as i64, weight as i64],
+        };
+        builder.sample(stack, Default::default(), &values);
     });
     builder.finish()
 }
@@ -156,6 +198,7 @@ impl<'a> Names<'a> {
             Frame::Truncated => self.named("[truncated]", 0),
             Frame::BetweenTicks => self.named("[ended between two ticks]", 0),
             Frame::Unseen => self.named("[threads that ended unsampled]", 0),
+            Frame::Brief => self.named("[ran too briefly to be sampled]", 0),
             Frame::Dropped => self.named("[dropped samples]", 0),
             Frame::Blocked => self.named("[threads that block SIGPROF]", 0),
             Frame::OverBudget => self.named("[over the memory budget]", 0),

@@ -4,12 +4,13 @@ use std::fmt;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::{Guard, engine, heap, http, otel, spans, symbols};
+use crate::{Guard, engine, heap, http, otel, spans, symbols, wall};
 
 /// How to start. Environment variables override what the program says:
 /// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_LISTEN` (address or `none`),
 /// `PILOTLIGHT_FREQUENCY_HZ`, `PILOTLIGHT_HTTP_SWITCH` (`true`/`false`), `PILOTLIGHT_AWAIT`
-/// (`true`/`false`), `PILOTLIGHT_OTEL_CONTEXT` (`true`/`false`), `PILOTLIGHT_LOCK_RATE_NS`.
+/// (`true`/`false`), `PILOTLIGHT_OTEL_CONTEXT` (`true`/`false`), `PILOTLIGHT_LOCK_RATE_NS`,
+/// `PILOTLIGHT_WALL_FREQUENCY_HZ`, `PILOTLIGHT_WALL_THREADS_PER_TICK`, `PILOTLIGHT_WALL_THREAD_NAMES`.
 ///
 /// ```no_run
 /// let _pilotlight = pilotlight::Config::new("checkout").frequency_hz(199).start()?;
@@ -25,6 +26,7 @@ pub struct Config {
     pub(crate) budget_bytes: usize,
     pub(crate) heap_interval_bytes: Option<u64>,
     pub(crate) http_switch: bool,
+    pub(crate) wall: wall::Settings,
     pub(crate) symbolize: bool,
     pub(crate) symbolize_bytes: usize,
     pub(crate) await_profile: bool,
@@ -54,6 +56,7 @@ impl Config {
             budget_bytes: 64 << 20,
             heap_interval_bytes: None,
             http_switch: false,
+            wall: wall::Settings::default(),
             symbolize: true,
             symbolize_bytes: SYMBOLIZE_BYTES,
             await_profile: false,
@@ -230,6 +233,7 @@ impl Config {
             let wrong = |_| Error::variable("PILOTLIGHT_HEAP_INTERVAL_BYTES", &text, "bytes, or 0");
             self.heap_interval_bytes = Some(text.parse().map_err(wrong)?);
         }
+        self.wall = self.wall.overridden()?;
         if let Some(text) = variable("PILOTLIGHT_LISTEN") {
             self.listen = Some(text).filter(|address| address != "none");
         }
@@ -237,16 +241,10 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), Error> {
-        let setting = |name, value: String, expected| {
-            Err(Error::Setting {
-                name,
-                value,
-                expected,
-            })
-        };
         if !(1..=10_000).contains(&self.frequency_hz) {
             return setting("frequency_hz", self.frequency_hz.to_string(), "1 to 10000");
         }
+        self.wall.check()?;
         if !(1..=MAX_DEPTH).contains(&self.max_depth) {
             return setting("max_depth", self.max_depth.to_string(), "1 to 1024");
         }
@@ -261,7 +259,20 @@ impl Config {
     }
 }
 
-fn variable(name: &str) -> Option<String> {
+/// A setting that makes no sense.
+pub(crate) fn setting(
+    name: &'static str,
+    value: String,
+    expected: &'static str,
+) -> Result<(), Error> {
+    Err(Error::Setting {
+        name,
+        value,
+        expected,
+    })
+}
+
+pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
@@ -324,7 +335,7 @@ pub enum Error {
 }
 
 impl Error {
-    fn variable(name: &'static str, value: &str, expected: &'static str) -> Error {
+    pub(crate) fn variable(name: &'static str, value: &str, expected: &'static str) -> Error {
         Error::Setting {
             name,
             value: value.to_string(),

@@ -8,14 +8,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pilotlight_unwind::{Module, Modules};
-
-use crate::aggregate::{Aggregate, Frame};
+use crate::aggregate::{Aggregate, Frame, Stack};
 use crate::config::Config;
-use crate::kind::{Kind, Kinds};
-use crate::modules::{LoaderCounts, Snapshot, loaded, loader_counts};
+use crate::kind::{Kinds, Sampled};
+use crate::modules::{Generation, LoaderCounts, Snapshot, loaded, loader_counts};
 use crate::ring::Ring;
 use crate::stats::COUNTERS;
+use crate::wall::{self, Wall};
 use crate::{Error, handler, symbols, threads};
 
 /// How often the ring is drained and threads are looked for, while armed.
@@ -42,6 +41,7 @@ static CURRENT: AtomicPtr<Arc<Engine>> = AtomicPtr::new(null_mut());
 pub(crate) struct Engine {
     pub(crate) service: String,
     pub(crate) period: Duration,
+    pub(crate) wall: wall::Settings,
     max_depth: usize,
     budget_bytes: usize,
     ring: &'static Ring,
@@ -65,8 +65,16 @@ struct State {
 
 /// A capture in progress.
 struct Running {
-    kind: Kind,
+    kind: Sampled,
     aggregate: Aggregate,
+}
+
+impl Running {
+    fn add_unanswered(&mut self, ns: u64) {
+        if ns > 0 {
+            self.aggregate.add_pseudo(Frame::Brief, (1, ns));
+        }
+    }
 }
 
 impl State {
@@ -75,7 +83,22 @@ impl State {
         self.captures.values().map(|running| running.kind).collect()
     }
 
-    fn of_kind(&mut self, kind: Kind) -> impl Iterator<Item = &mut Aggregate> {
+    /// Adds what the sampler saw to the captures that want it; with `all`, also what threads that
+    /// still wait have cost so far.
+    fn add_seen(&mut self, all: bool) {
+        for seen in wall::take(all) {
+            let stack = Stack {
+                addresses: &seen.frames,
+                truncated: seen.truncated,
+                samples: seen.count,
+                weight: seen.ns,
+            };
+            let wall = self.captures.values_mut().filter(|r| r.kind.is_wall());
+            wall.for_each(|running| running.aggregate.add(&stack, &seen.generation));
+        }
+    }
+
+    fn of_kind(&mut self, kind: Sampled) -> impl Iterator<Item = &mut Aggregate> {
         let all = self.captures.values_mut();
         all.filter(move |running| running.kind == kind)
             .map(|running| &mut running.aggregate)
@@ -127,6 +150,7 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
     let engine = Arc::new(Engine {
         service: config.service.clone(),
         period: config.period(),
+        wall: config.wall.clone(),
         max_depth: config.max_depth,
         budget_bytes: config.budget_bytes,
         ring: handler::ring(config.ring_bytes),
@@ -195,9 +219,14 @@ impl Engine {
     }
 
     /// Begins a capture; returns when what it samples is sampled.
-    pub(crate) fn begin(&self, kind: Kind) -> Result<u64, Error> {
+    pub(crate) fn begin(&self, kind: Sampled) -> Result<u64, Error> {
         let id = self.next_capture.fetch_add(1, Ordering::Relaxed);
+        if kind.is_wall() {
+            wall::settle();
+        }
         let mut state = lock(&self.state);
+        // What came before belongs to the captures before.
+        state.add_seen(kind.is_wall());
         let aggregate = Aggregate::new(self.budget_bytes);
         state.captures.insert(id, Running { kind, aggregate });
         self.changed.notify_all();
@@ -223,6 +252,14 @@ impl Engine {
         if self.is_of_parent() {
             return Aggregate::new(0);
         }
+        let kind = lock(&self.state)
+            .captures
+            .get(&id)
+            .map(|running| running.kind);
+        let is_wall = kind.is_some_and(Sampled::is_wall);
+        if is_wall {
+            wall::settle();
+        }
         let mut state = lock(&self.state);
         // A drain may be under way that began before the call: wait for the one after it.
         let enough = state.drains + 2;
@@ -235,7 +272,11 @@ impl Engine {
             self.changed.notify_all();
             state = self.wait(state, TICK);
         }
-        let running = state.captures.remove(&id);
+        state.add_seen(is_wall);
+        let mut running = state.captures.remove(&id);
+        if let Some(running) = running.as_mut().filter(|r| r.kind == Sampled::Wall) {
+            running.add_unanswered(wall::unanswered_ns());
+        }
         drop(state);
         self.changed.notify_all();
         running.map_or_else(|| Aggregate::new(0), |running| running.aggregate)
@@ -251,19 +292,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Modules of one generation, to resolve what its handlers wrote.
-struct Generation {
-    number: u32,
-    modules: Modules,
-    known: Vec<Arc<Module>>,
-}
-
 /// What the background thread owns.
 struct Background {
     engine: Arc<Engine>,
     /// What is sampled now.
     armed: Kinds,
-    generations: Vec<Generation>,
+    wall: Option<Wall>,
+    generations: Vec<Arc<Generation>>,
     counts: LoaderCounts,
     frames: Vec<u64>,
     next_scan: Instant,
@@ -280,6 +315,7 @@ impl Background {
         Background {
             engine,
             armed: Kinds::NONE,
+            wall: None,
             generations: Vec::new(),
             counts: LoaderCounts::default(),
             frames: Vec::new(),
@@ -303,9 +339,19 @@ impl Background {
     /// Samples this from now on, and nothing else.
     fn sample(&mut self, wanted: Kinds) {
         let armed = std::mem::replace(&mut self.armed, wanted);
-        match (armed.has(Kind::Cpu), wanted.has(Kind::Cpu)) {
+        match (armed.has(Sampled::Cpu), wanted.has(Sampled::Cpu)) {
             (false, true) => threads::arm(self.engine.period),
             (true, false) => threads::disarm(),
+            _ => {}
+        }
+        match (armed.has_wall(), wanted.has_wall(), self.generations.last()) {
+            (false, true, Some(now)) => {
+                self.wall = Some(Wall::start(&self.engine.wall, self.engine.max_depth, now))
+            }
+            (true, false, _) => {
+                lock(&self.engine.state).add_seen(true);
+                self.wall = None;
+            }
             _ => {}
         }
         lock(&self.engine.state).armed = wanted;
@@ -357,7 +403,7 @@ impl Background {
             self.sample(wanted);
         }
         self.refresh_stale_modules();
-        if self.armed.has(Kind::Cpu) && Instant::now() >= self.next_scan {
+        if self.armed.has(Sampled::Cpu) && Instant::now() >= self.next_scan {
             let began = Instant::now();
             threads::scan();
             self.next_scan = Instant::now() + began.elapsed() * SCAN_SHARE;
@@ -384,13 +430,12 @@ impl Background {
         let known = loaded(last.unwrap_or_default(), self.counts);
         let number = COUNTERS.snapshots.get() as u32 + 1;
         COUNTERS.snapshots.add(1);
-        let copies = known.iter().map(|module| Module::clone(module)).collect();
         handler::publish(Snapshot::new(&known, number));
-        self.generations.push(Generation {
-            number,
-            modules: Modules::new(copies),
-            known,
-        });
+        let generation = Arc::new(Generation::new(number, known));
+        if let Some(wall) = &self.wall {
+            wall.publish(&generation);
+        }
+        self.generations.push(generation);
         if self.generations.len() > GENERATIONS_KEPT {
             self.generations.remove(0);
         }
@@ -402,14 +447,14 @@ impl Background {
     fn drain(&mut self) {
         let mut state = lock(&self.engine.state);
         // Without a capture nobody could be told: what is counted is what some profile shows.
-        let unsampled = match state.wanted().has(Kind::Cpu) {
+        let unsampled = match state.wanted().has(Sampled::Cpu) {
             true => threads::take_unsampled(),
             false => threads::Unsampled::default(),
         };
         let lost = COUNTERS.expiries_lost.get();
         let dropped = lost - std::mem::replace(&mut self.lost, lost);
         while let Some(header) = self.engine.ring.pop(&mut self.frames) {
-            let of_header = |generation: &&Generation| generation.number == header.generation;
+            let of_header = |generation: &&Arc<Generation>| generation.number == header.generation;
             let generation = self
                 .generations
                 .iter()
@@ -422,23 +467,23 @@ impl Background {
                 if !running.kind.takes(header.record) {
                     continue;
                 }
-                running.aggregate.add(
-                    &self.frames,
-                    header.truncated,
-                    header.weight,
-                    &generation.modules,
-                    &generation.known,
-                    generation.number,
-                );
+                let stack = Stack {
+                    addresses: &self.frames,
+                    truncated: header.truncated,
+                    samples: 1,
+                    weight: header.weight,
+                };
+                running.aggregate.add(&stack, generation);
             }
         }
+        state.add_seen(false);
         for (frame, expiries) in [
             (Frame::Unseen, unsampled.unseen),
             (Frame::Blocked, unsampled.blocked),
             (Frame::Dropped, dropped),
         ] {
-            for aggregate in state.of_kind(Kind::Cpu).filter(|_| expiries > 0) {
-                aggregate.add_pseudo(frame, expiries);
+            for aggregate in state.of_kind(Sampled::Cpu).filter(|_| expiries > 0) {
+                aggregate.add_pseudo(frame, (1, expiries));
             }
         }
         state.drains += 1;
@@ -463,7 +508,7 @@ mod fork {
     use std::ptr::null_mut;
     use std::sync::atomic::Ordering;
 
-    use crate::{handler, threads};
+    use crate::{handler, threads, wall};
 
     thread_local! {
         /// The forking thread's signal mask.
@@ -481,6 +526,7 @@ mod fork {
         }
         MASK.with(|mask| mask.set(old));
         threads::lock_for_fork();
+        wall::lock_for_fork();
     }
 
     fn restore_mask() {
@@ -490,13 +536,16 @@ mod fork {
     }
 
     pub(super) unsafe extern "C" fn parent() {
+        wall::unlock_after_fork();
         threads::unlock_after_fork();
         restore_mask();
     }
 
     pub(super) unsafe extern "C" fn child() {
+        wall::unlock_after_fork();
         threads::unlock_after_fork();
         threads::forget_in_child();
+        wall::forget_in_child();
         handler::forget_in_child();
         // The background thread is the parent's. A child that wants profiles starts anew.
         super::CURRENT.store(null_mut(), Ordering::Release);

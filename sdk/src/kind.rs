@@ -2,10 +2,13 @@
 
 /// What a capture samples while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Kind {
+pub(crate) enum Sampled {
     /// Time on a CPU, by timers on each thread's CPU clock.
     Cpu,
+    /// All time of all threads, running or waiting.
+    Wall,
+    /// Time that threads wait.
+    OffCpu,
 }
 
 /// What a record in the ring is a sample of; its number in the ring.
@@ -28,11 +31,18 @@ impl Record {
     }
 }
 
-impl Kind {
-    /// Captures of this kind count such records.
+impl Sampled {
+    /// Sampled by looking at threads.
+    pub(crate) fn is_wall(self) -> bool {
+        matches!(self, Sampled::Wall | Sampled::OffCpu)
+    }
+
+    /// Such captures count such records.
     pub(crate) fn takes(self, record: Record) -> bool {
         match self {
-            Kind::Cpu => record == Record::Cpu,
+            Sampled::Cpu => record == Record::Cpu,
+            Sampled::Wall => record == Record::Wall,
+            Sampled::OffCpu => false,
         }
     }
 }
@@ -44,7 +54,7 @@ pub(crate) struct Kinds(u8);
 impl Kinds {
     pub(crate) const NONE: Kinds = Kinds(0);
 
-    pub(crate) fn has(self, kind: Kind) -> bool {
+    pub(crate) fn has(self, kind: Sampled) -> bool {
         self.0 >> kind as u8 & 1 == 1
     }
 
@@ -53,13 +63,18 @@ impl Kinds {
         Kinds(self.0 & other.0)
     }
 
+    /// The sampler of waiting threads is wanted.
+    pub(crate) fn has_wall(self) -> bool {
+        self.has(Sampled::Wall) || self.has(Sampled::OffCpu)
+    }
+
     pub(crate) fn is_empty(self) -> bool {
         self == Kinds::NONE
     }
 }
 
-impl FromIterator<Kind> for Kinds {
-    fn from_iter<T: IntoIterator<Item = Kind>>(kinds: T) -> Kinds {
+impl FromIterator<Sampled> for Kinds {
+    fn from_iter<T: IntoIterator<Item = Sampled>>(kinds: T) -> Kinds {
         let bits = kinds.into_iter().map(|kind| 1 << kind as u8);
         Kinds(bits.fold(0, |all, bit| all | bit))
     }
@@ -71,12 +86,12 @@ mod tests {
 
     #[test]
     fn a_set_of_kinds_has_what_was_put_in() {
-        let both: Kinds = [Kind::Cpu, Kind::Cpu].into_iter().collect();
-        assert!(both.has(Kind::Cpu) && !both.is_empty());
+        let both: Kinds = [Sampled::Cpu, Sampled::Cpu].into_iter().collect();
+        assert!(both.has(Sampled::Cpu) && !both.is_empty());
         assert!(Kinds::NONE.is_empty() && both.and(Kinds::NONE).is_empty());
         for record in [Record::Cpu, Record::Wall] {
             assert_eq!(Record::from_number(record as u8), record);
-            assert_eq!(Kind::Cpu.takes(record), record == Record::Cpu);
+            assert_eq!(Sampled::Cpu.takes(record), record == Record::Cpu);
         }
     }
 }

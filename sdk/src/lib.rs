@@ -14,7 +14,7 @@
 //! touched as it is used, and the unwind tables of what is loaded are all that it keeps.
 //!
 //! # What it cannot see
-//! - Time that threads wait, in the CPU profile. Time that tasks wait is in `await`, for futures that
+//! - Time that threads wait, in the CPU profile: that is in `wall` and `offcpu`. Time that tasks wait is in `await`, for futures that
 //!   are [`spans`].
 //! - Above the kernel's tick (often 250 Hz) stacks get no finer: several expiries come with one
 //!   signal, and are counted as such.
@@ -70,6 +70,7 @@
 //! | [`spans`] | logical stacks of tasks: where they wait (`await`), which live (`tasks`) |
 //! | [`otel`] | trace and span ids, published for readers outside |
 //! | `context` | the words of a thread that a handler may read: labels and span |
+//! | `wall` | the thread that looks at all threads, whether they run or wait |
 //! | `stats` | what happened to every signal |
 //! | `sys` | what differs between processors and C libraries |
 
@@ -111,6 +112,7 @@ mod threads;
 #[cfg(feature = "tracing")]
 pub mod tracing;
 mod types;
+mod wall;
 
 use std::sync::Arc;
 

@@ -17,6 +17,24 @@ pub(crate) struct Snapshot {
     pub(crate) main_stack_end: usize,
 }
 
+/// Modules as they were at one time, to resolve what was sampled then.
+pub(crate) struct Generation {
+    pub(crate) number: u32,
+    pub(crate) modules: Modules,
+    pub(crate) known: Vec<Arc<Module>>,
+}
+
+impl Generation {
+    pub(crate) fn new(number: u32, known: Vec<Arc<Module>>) -> Generation {
+        let copies = known.iter().map(|module| Module::clone(module)).collect();
+        Generation {
+            number,
+            modules: Modules::new(copies),
+            known,
+        }
+    }
+}
+
 /// How often the loader added and removed objects; equal pairs mean that nothing changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoaderCounts {

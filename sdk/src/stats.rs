@@ -37,6 +37,15 @@ pub(crate) struct Counters {
     pub(crate) between_ticks: Counter,
     pub(crate) unseen: Counter,
     pub(crate) blocked: Counter,
+    pub(crate) wall_ticks: Counter,
+    pub(crate) wall_ticks_cut: Counter,
+    pub(crate) wall_looks: Counter,
+    pub(crate) wall_unmoved: Counter,
+    pub(crate) wall_read: Counter,
+    pub(crate) wall_partial: Counter,
+    pub(crate) wall_asked: Counter,
+    pub(crate) wall_woken: Counter,
+    pub(crate) wall_refused: Counter,
     pub(crate) snapshots: Counter,
     pub(crate) snapshots_leaked: Counter,
     pub(crate) names_over_memory: Counter,
@@ -65,6 +74,15 @@ pub(crate) static COUNTERS: Counters = Counters {
     between_ticks: Counter::new(),
     unseen: Counter::new(),
     blocked: Counter::new(),
+    wall_ticks: Counter::new(),
+    wall_ticks_cut: Counter::new(),
+    wall_looks: Counter::new(),
+    wall_unmoved: Counter::new(),
+    wall_read: Counter::new(),
+    wall_partial: Counter::new(),
+    wall_asked: Counter::new(),
+    wall_woken: Counter::new(),
+    wall_refused: Counter::new(),
     snapshots: Counter::new(),
     snapshots_leaked: Counter::new(),
     names_over_memory: Counter::new(),
@@ -84,7 +102,7 @@ pub(crate) static COUNTERS: Counters = Counters {
 pub struct Stats {
     /// Signals of ours that the handler got.
     pub delivered: u64,
-    /// Signals that became a sample.
+    /// Signals that became a sample, or told registers that a sample from outside needed.
     pub taken: u64,
     /// Signals dropped because the ring was full: the aggregator did not keep up.
     pub dropped_ring_full: u64,
@@ -118,6 +136,25 @@ pub struct Stats {
     /// Expiries of threads that block SIGPROF; in profiles under
     /// `[threads that block SIGPROF]`.
     pub blocked: u64,
+    /// Ticks of the sampler of wall-clock time.
+    pub wall_ticks: u64,
+    /// Ticks that looked at fewer threads than set, so as to use no more than 1 % of a CPU.
+    pub wall_ticks_cut: u64,
+    /// Looks at a thread.
+    pub wall_looks: u64,
+    /// Looks that found a waiting thread where it was: counted again, nothing read.
+    pub wall_unmoved: u64,
+    /// Looks that read a waiting thread's stack from outside.
+    pub wall_read: u64,
+    /// Of those, stacks that could not be read to the root; in profiles under `[truncated]`.
+    pub wall_partial: u64,
+    /// Looks that found a thread running: asked to sample itself while it runs.
+    pub wall_asked: u64,
+    /// Signals to waiting threads, whose stack could not be read from outside: these may end a
+    /// system call with `EINTR`.
+    pub wall_woken: u64,
+    /// Threads that could not be asked (`RLIMIT_SIGPENDING`, or they ended).
+    pub wall_refused: u64,
     /// Module snapshots published.
     pub snapshots: u64,
     /// Snapshots that were never freed, because a handler was stopped while it held one.
@@ -171,6 +208,15 @@ pub fn stats() -> Stats {
         between_ticks: c.between_ticks.get(),
         unseen: c.unseen.get(),
         blocked: c.blocked.get(),
+        wall_ticks: c.wall_ticks.get(),
+        wall_ticks_cut: c.wall_ticks_cut.get(),
+        wall_looks: c.wall_looks.get(),
+        wall_unmoved: c.wall_unmoved.get(),
+        wall_read: c.wall_read.get(),
+        wall_partial: c.wall_partial.get(),
+        wall_asked: c.wall_asked.get(),
+        wall_woken: c.wall_woken.get(),
+        wall_refused: c.wall_refused.get(),
         snapshots: c.snapshots.get(),
         snapshots_leaked: c.snapshots_leaked.get(),
         names_over_memory: c.names_over_memory.get(),

@@ -12,7 +12,7 @@ use crate::kind::Record;
 use crate::modules::Snapshot;
 use crate::ring::{Header, Ring};
 use crate::stats::COUNTERS;
-use crate::{sys, threads};
+use crate::{sys, threads, wall};
 use scratch::ScratchPool;
 
 /// High half of the value that our timers send; the low half is the thread's slot.
@@ -224,17 +224,25 @@ extern "C" fn on_sigprof(
     // SAFETY: the kernel hands a siginfo_t of at least these fields.
     let sent = unsafe { &*info.cast::<SignalInfo>() };
     let from_timer = sent.code == libc::SI_TIMER;
-    if (from_timer || sent.code == libc::SI_QUEUE) && (sent.value >> 32) as u32 == TOKEN {
-        let overrun = if from_timer {
-            sent.overrun_or_uid.max(0) as u32
-        } else {
-            0
-        };
-        // SAFETY: the context is the interrupted one of this thread.
-        unsafe { sample(sent.value as u32, 1 + overrun, context.cast()) };
-    } else {
-        COUNTERS.forwarded.add(1);
-        forward(signal, info, context);
+    let slot = sent.value as u32;
+    match (sent.value >> 32) as u32 {
+        TOKEN if from_timer || sent.code == libc::SI_QUEUE => {
+            let overrun = if from_timer {
+                sent.overrun_or_uid.max(0) as u32
+            } else {
+                0
+            };
+            // SAFETY: the context is the interrupted one of this thread.
+            unsafe { sample(slot, 1 + overrun, context.cast()) };
+        }
+        wall::TOKEN if from_timer || sent.code == libc::SI_QUEUE => {
+            // SAFETY: as above.
+            unsafe { sample_wall(slot, context.cast()) };
+        }
+        _ => {
+            COUNTERS.forwarded.add(1);
+            forward(signal, info, context);
+        }
     }
     mark(errno_location as usize, false);
     // SAFETY: as above.
@@ -257,20 +265,66 @@ fn forward(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
     }
 }
 
+/// What became of a signal.
+#[derive(PartialEq, Eq)]
+enum Outcome {
+    Taken,
+    /// Nobody samples.
+    Off,
+    /// There was no room.
+    Lost,
+}
+
+/// A timer of CPU time expired `weight` times.
+///
 /// # Safety
 /// `context` is the ucontext of the interrupted code of this thread.
 unsafe fn sample(slot: u32, weight: u32, context: *const libc::ucontext_t) {
     COUNTERS.delivered.add(1);
     threads::note_expiries(slot, weight);
-    let lost = |counter: &crate::stats::Counter| {
+    // SAFETY: promised by the caller.
+    let registers = unsafe { sys::interrupted(context) };
+    let weight = u64::from(weight);
+    // SAFETY: they are this thread's.
+    match unsafe { record(Record::Cpu, weight, slot, registers) } {
+        Outcome::Taken => COUNTERS.expiries.add(weight),
+        Outcome::Lost => COUNTERS.expiries_lost.add(weight),
+        Outcome::Off => {}
+    }
+}
+
+/// The sampler of wall-clock time asks for this thread's stack.
+///
+/// # Safety
+/// `context` is the ucontext of the interrupted code of this thread.
+unsafe fn sample_wall(slot: u32, context: *const libc::ucontext_t) {
+    COUNTERS.delivered.add(1);
+    // SAFETY: promised by the caller.
+    let registers = unsafe { sys::interrupted(context) };
+    let ns = wall::answer(slot, registers.sp, sys::frame_pointer(&registers));
+    if ns == 0 {
+        return COUNTERS.taken.add(1);
+    }
+    // SAFETY: they are this thread's. Its stack is looked for among the mappings.
+    if unsafe { record(Record::Wall, ns, 0, registers) } != Outcome::Taken {
+        wall::give_back(slot, ns);
+    }
+}
+
+/// Walks the stack and writes a record.
+///
+/// # Safety
+/// `registers` are those of the interrupted code of this thread.
+unsafe fn record(record: Record, weight: u64, slot: u32, registers: sys::Registers) -> Outcome {
+    let no = |counter: &crate::stats::Counter, outcome| {
         counter.add(1);
-        COUNTERS.expiries_lost.add(u64::from(weight));
+        outcome
     };
     if !ARMED.load(Ordering::SeqCst) {
-        return COUNTERS.off.add(1);
+        return no(&COUNTERS.off, Outcome::Off);
     }
     let Some(mut scratch) = SCRATCH.acquire(slot as usize) else {
-        return lost(&COUNTERS.busy);
+        return no(&COUNTERS.busy, Outcome::Lost);
     };
     // After the scratch buffer was acquired: see `publish`.
     let snapshot = SNAPSHOT.load(Ordering::SeqCst);
@@ -278,10 +332,8 @@ unsafe fn sample(slot: u32, weight: u32, context: *const libc::ucontext_t) {
     // SAFETY: both live as long as the scratch buffer is held.
     let (Some(snapshot), Some(ring)) = (unsafe { snapshot.as_ref() }, unsafe { ring.as_ref() })
     else {
-        return COUNTERS.off.add(1);
+        return no(&COUNTERS.off, Outcome::Off);
     };
-    // SAFETY: promised by the caller.
-    let registers = unsafe { sys::interrupted(context) };
     let depth = MAX_DEPTH.load(Ordering::Relaxed);
     let frames = scratch.frames(depth);
     let (stack, is_whole) = stack_bounds(slot, registers.sp as usize, snapshot);
@@ -293,19 +345,19 @@ unsafe fn sample(slot: u32, weight: u32, context: *const libc::ucontext_t) {
         *frame -= u64::from(!unwound.is_exact(at));
     }
     let header = Header {
-        record: Record::Cpu,
-        weight: u64::from(weight),
+        record,
+        weight,
         generation: snapshot.generation,
         truncated: unwound.end == End::Truncated,
     };
     if !ring.push(header, &frames[..unwound.frames]) {
-        return lost(&COUNTERS.ring_full);
+        return no(&COUNTERS.ring_full, Outcome::Lost);
     }
     COUNTERS.taken.add(1);
-    COUNTERS.expiries.add(u64::from(weight));
     // The root was guessed from where the stack seemed to end.
     let guessed = unwound.end == End::Root && unwound.guessed > 0 && !is_whole;
     note_end(if guessed { End::BadStack } else { unwound.end });
+    Outcome::Taken
 }
 
 fn note_end(end: End) {

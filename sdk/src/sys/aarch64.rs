@@ -41,6 +41,11 @@ pub(crate) fn own_registers() -> Registers {
     Registers { pc, sp, fp, lr }
 }
 
+/// x29.
+pub(crate) fn frame_pointer(registers: &Registers) -> u64 {
+    registers.fp
+}
+
 /// Where the calling thread's control block is: at the upper end of its stack, below its
 /// thread-local storage.
 #[cfg(feature = "thread-hook")]

@@ -17,7 +17,7 @@ pub(crate) mod tls;
 
 #[cfg(feature = "thread-hook")]
 pub(crate) use arch::thread_pointer;
-pub(crate) use arch::{RED_ZONE, Registers, interrupted, own_registers, unwind};
+pub(crate) use arch::{RED_ZONE, Registers, frame_pointer, interrupted, own_registers, unwind};
 pub(crate) use linked::pin_code;
 #[cfg(feature = "thread-hook")]
 pub(crate) use linked::pthread_create;

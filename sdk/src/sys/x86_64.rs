@@ -41,6 +41,11 @@ pub(crate) fn own_registers() -> Registers {
     Registers { ip, sp, bp, bx }
 }
 
+/// `rbp`.
+pub(crate) fn frame_pointer(registers: &Registers) -> u64 {
+    registers.bp
+}
+
 /// Where the calling thread's control block is: at the upper end of its stack.
 #[cfg(feature = "thread-hook")]
 pub(crate) fn thread_pointer() -> usize {

@@ -64,6 +64,7 @@ extern "C-unwind" fn run(call: *mut c_void) -> *mut c_void {
     let stack = own_stack(stack_size);
     crate::here::note_stack(stack.clone());
     started(stack);
+    crate::wall::thread_started();
     let result = start(argument);
     ended();
     result

@@ -15,20 +15,28 @@ impl Timer {
     /// Signals thread `tid` first after `first_ns`, then every `period_ns` of its CPU time.
     /// `None` when the thread is gone or the system refuses.
     pub(crate) fn start(tid: i32, slot: u32, first_ns: u64, period_ns: u64) -> Option<Timer> {
+        let timer = Timer::create(tid, u64::from(TOKEN) << 32 | u64::from(slot))?;
+        timer.set(first_ns, period_ns).then_some(timer)
+    }
+
+    /// A timer that sends `value` to thread `tid`, once it is set.
+    pub(crate) fn create(tid: i32, value: u64) -> Option<Timer> {
         // SAFETY: a zeroed sigevent is a valid value of the type.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = libc::SIGPROF;
         event.sigev_notify_thread_id = tid;
-        event.sigev_value.sival_ptr = (u64::from(TOKEN) << 32 | u64::from(slot)) as *mut _;
+        event.sigev_value.sival_ptr = value as *mut _;
         let mut id: libc::c_int = 0;
         let clock = clock_of(tid);
         // SAFETY: the kernel reads `event` and writes `id`.
         let made = unsafe { libc::syscall(libc::SYS_timer_create, clock, &event, &mut id) };
-        if made != 0 {
-            return None;
-        }
-        let timer = Timer { id, live: true };
+        (made == 0).then_some(Timer { id, live: true })
+    }
+
+    /// Fires first after `first_ns` of the thread's CPU time, then every `period_ns`; once when
+    /// that is 0. False when the thread is gone.
+    pub(crate) fn set(&self, first_ns: u64, period_ns: u64) -> bool {
         let times = libc::itimerspec {
             it_value: timespec(first_ns),
             it_interval: timespec(period_ns),
@@ -37,13 +45,13 @@ impl Timer {
         let set = unsafe {
             libc::syscall(
                 libc::SYS_timer_settime,
-                id,
+                self.id,
                 0,
                 &times,
                 std::ptr::null_mut::<libc::itimerspec>(),
             )
         };
-        (set == 0).then_some(timer)
+        set == 0
     }
 
     /// No signal of this timer is sent after the call.
@@ -104,7 +112,6 @@ pub(crate) fn monotonic_ns() -> u64 {
 }
 
 /// The kernel's id of the calling thread.
-#[cfg(feature = "thread-hook")]
 pub(crate) fn own_tid() -> i32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }

@@ -9,6 +9,7 @@ mod heap;
 mod plain;
 mod tasks;
 pub(crate) mod text;
+mod wall;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -28,6 +29,8 @@ static BUILT_IN: &[&dyn Source] = &[
     &cpu::Cpu,
     &plain::Symbol,
     &tasks::Tasks,
+    &wall::WALL,
+    &wall::OFF_CPU,
 ];
 
 /// Types that the program added while it runs.
