@@ -140,6 +140,12 @@ pub(crate) fn keep_modules_current(wanted: bool) {
     }
 }
 
+/// The calling thread is pilotlight's: that it waits is no news.
+pub(crate) fn note_own_thread() {
+    #[cfg(feature = "lock-hooks")]
+    crate::locks::ignore_this_thread();
+}
+
 fn modules_are_wanted() -> bool {
     MODULES_WANTED.load(Ordering::SeqCst) > 0
 }
@@ -168,15 +174,18 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
         drop(unsafe { Box::from_raw(published) });
         return Err(Error::AlreadyStarted);
     }
+    // Before the background thread, which then reads the modules at once.
+    #[cfg(feature = "lock-hooks")]
+    crate::locks::start(config.lock_rate_ns);
     let began = handler::install()
         .map_err(Error::Signal)
         .and_then(|()| engine.spawn());
     if let Err(error) = began {
+        #[cfg(feature = "lock-hooks")]
+        crate::locks::stop();
         CURRENT.store(null_mut(), Ordering::Release);
         return Err(error);
     }
-    #[cfg(feature = "lock-hooks")]
-    crate::locks::start(config.lock_rate_ns);
     watch_forks();
     Ok(engine)
 }
@@ -188,8 +197,11 @@ impl Engine {
             // Before the start returns: what follows has its stacks.
             background.refresh_modules();
         }
-        // What it allocates is no part of the program's heap.
-        let run = move || crate::heap::unsampled(|| background.run());
+        let run = move || {
+            note_own_thread();
+            // What it allocates is no part of the program's heap.
+            crate::heap::unsampled(|| background.run());
+        };
         let thread = std::thread::Builder::new()
             .name("pilotlight".into())
             .spawn(run)
@@ -209,7 +221,7 @@ impl Engine {
             let _ = thread.join();
         }
         #[cfg(feature = "lock-hooks")]
-        crate::locks::set_rate(0);
+        crate::locks::stop();
         CURRENT.store(null_mut(), Ordering::Release);
     }
 
@@ -549,6 +561,8 @@ mod fork {
         handler::forget_in_child();
         // The background thread is the parent's. A child that wants profiles starts anew.
         super::CURRENT.store(null_mut(), Ordering::Release);
+        #[cfg(feature = "lock-hooks")]
+        crate::locks::stop();
         restore_mask();
     }
 }

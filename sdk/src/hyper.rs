@@ -56,6 +56,7 @@ pub async fn handle<B: HttpBody>(
         .name("pilotlight-http".into())
         .stack_size(STACK)
         .spawn(move || {
+            crate::engine::note_own_thread();
             let query = parts.uri.query().unwrap_or_default();
             let header = |name| {
                 parts

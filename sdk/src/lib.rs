@@ -57,7 +57,7 @@
 //! | `handler` | what runs in the signal; its README lists what that may do |
 //! | `kind` | what a capture samples, what a record is |
 //! | `ring` | from handlers to the background thread |
-//! | `locks` | waits of threads for each other, timed |
+//! | `locks`, [`sync`] | waits of threads for each other, timed; locks with names |
 //! | `modules` | snapshot of what is loaded |
 //! | `aggregate` | samples added up by stack |
 //! | `heap` | [`Alloc`], the sampling allocator |
@@ -107,6 +107,7 @@ pub mod spans;
 mod stats;
 #[cfg_attr(not(feature = "symbolize"), path = "symbols_off.rs")]
 mod symbols;
+pub mod sync;
 mod sys;
 mod threads;
 #[cfg(feature = "tracing")]

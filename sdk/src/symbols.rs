@@ -81,8 +81,11 @@ pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     }
     let mut work = Some(work);
     let done = std::thread::scope(|scope| {
-        // The memory that it takes is no part of the program's heap.
-        let run = || work.take().map(crate::heap::unsampled);
+        let run = || {
+            crate::engine::note_own_thread();
+            // The memory that it takes is no part of the program's heap.
+            work.take().map(crate::heap::unsampled)
+        };
         let thread = std::thread::Builder::new()
             .name("pilotlight-names".into())
             .stack_size(STACK)

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use common::{Started, start_with};
-use pilotlight::Config;
+use pilotlight::{Config, Profile};
+use pilotlight_profile::LabelValue;
 
 const ROUNDS: u32 = 12;
 const HOLD: Duration = Duration::from_millis(30);
@@ -98,9 +99,82 @@ fn assert_close(seen: u64, expected: u64) {
     let ratio = seen as f64 / expected as f64;
     println!("{seen} of {expected}: {ratio:.4}");
     assert!(
-        (0.95..=1.01).contains(&ratio),
+        (0.95..=1.05).contains(&ratio),
         "{seen} of {expected}: {ratio}"
     );
+}
+
+/// One sample of a profile: names from the leaf on, labels, contentions and nanoseconds.
+#[derive(Debug)]
+struct Wait {
+    names: Vec<String>,
+    labels: Vec<(String, String)>,
+    count: u64,
+    ns: u64,
+}
+
+impl Wait {
+    fn label(&self, key: &str) -> &str {
+        let found = self.labels.iter().find(|(known, _)| known == key);
+        found.map_or("", |(_, value)| value)
+    }
+
+    fn is_in(&self, function: &str) -> bool {
+        self.names.iter().any(|name| name.contains(function))
+    }
+}
+
+fn waits(profile: &Profile) -> Vec<Wait> {
+    let columns: Vec<_> = profile
+        .sample_types
+        .iter()
+        .map(|ty| {
+            let text = |id| profile.strings.text(id).into_owned();
+            (text(ty.ty), text(ty.unit))
+        })
+        .collect();
+    let own = |text: (&str, &str)| (text.0.to_string(), text.1.to_string());
+    assert_eq!(
+        columns,
+        [own(("contentions", "count")), own(("delay", "nanoseconds"))]
+    );
+    profile
+        .iter_samples()
+        .map(|sample| Wait {
+            names: sample
+                .stack
+                .iter()
+                .flat_map(|&at| profile.location(at as usize).lines.to_vec())
+                .map(|line| {
+                    let function = profile.functions[line.function.index()];
+                    profile.strings.text(function.name).into_owned()
+                })
+                .collect(),
+            labels: sample
+                .labels
+                .iter()
+                .filter_map(|label| match label.value {
+                    LabelValue::Str(value) => Some((
+                        profile.strings.text(label.key).into_owned(),
+                        profile.strings.text(value).into_owned(),
+                    )),
+                    LabelValue::Num { .. } => None,
+                })
+                .collect(),
+            count: sample.values[0] as u64,
+            ns: sample.values[1] as u64,
+        })
+        .collect()
+}
+
+fn taken(name: &str) -> Vec<Wait> {
+    waits(&pilotlight::take(name, Duration::ZERO).unwrap())
+}
+
+/// Contentions and nanoseconds of waits inside a function.
+fn sum(waits: &[Wait], function: &str) -> (u64, u64) {
+    let of_function = waits.iter().filter(|wait| wait.is_in(function));
+    of_function.fold((0, 0), |sum, wait| (sum.0 + wait.count, sum.1 + wait.ns))
 }
 
 #[test]
@@ -129,4 +203,157 @@ fn waits_for_locks_of_std_parking_lot_and_pthreads_are_timed() {
         assert!(expected > u64::from(ROUNDS) * HOLD.as_nanos() as u64 / 2);
         assert_close(seen, expected);
     }
+}
+
+#[inline(never)]
+fn take_orders(orders: &std::sync::Mutex<u32>) {
+    *orders.lock().unwrap() += 1;
+}
+
+#[inline(never)]
+fn take_stock(stock: &parking_lot::Mutex<u32>) {
+    *stock.lock() += 1;
+}
+
+#[inline(never)]
+fn take_prices(prices: &pilotlight::sync::RwLock<u32>) {
+    *prices.write().unwrap() += 1;
+}
+
+#[test]
+fn known_waits_of_known_threads_are_in_the_profile_under_their_stacks() {
+    let _guard = started(1_000_000);
+    let orders = std::sync::Mutex::new(0);
+    let stock = parking_lot::Mutex::new(0);
+    let prices = pilotlight::sync::RwLock::new("prices", 0);
+    let (for_orders, for_stock, for_prices) = std::thread::scope(|scope| {
+        let orders = scope.spawn(|| contended(|| orders.lock().unwrap(), || take_orders(&orders)));
+        let stock = scope.spawn(|| contended(|| stock.lock(), || take_stock(&stock)));
+        let prices = scope.spawn(|| contended(|| prices.read().unwrap(), || take_prices(&prices)));
+        (
+            orders.join().unwrap(),
+            stock.join().unwrap(),
+            prices.join().unwrap(),
+        )
+    });
+    let mutex = taken("mutex");
+    for (function, expected) in [
+        ("take_orders", for_orders),
+        ("take_stock", for_stock),
+        ("take_prices", for_prices),
+    ] {
+        let (count, ns) = sum(&mutex, function);
+        assert!(
+            (u64::from(ROUNDS)..=u64::from(ROUNDS) + 2).contains(&count),
+            "{count}"
+        );
+        assert_close(ns, expected);
+    }
+    assert!(
+        mutex.iter().all(|wait| wait.label("wait") == "lock"),
+        "{mutex:?}"
+    );
+    let named: Vec<_> = mutex
+        .iter()
+        .filter(|wait| wait.label("lock") == "prices")
+        .collect();
+    assert!(!named.is_empty() && named.iter().all(|wait| wait.is_in("take_prices")));
+    assert!(
+        mutex
+            .iter()
+            .all(|wait| wait.is_in("Thread>::new::thread_start")),
+        "{mutex:?}"
+    );
+    // What happens in pilotlight's hooks is not shown.
+    assert!(
+        !mutex
+            .iter()
+            .any(|wait| wait.names[0].contains("pilotlight")),
+        "{mutex:?}"
+    );
+    // All of them are waits.
+    let block = taken("block");
+    assert_eq!(sum(&block, "take_orders"), sum(&mutex, "take_orders"));
+}
+
+#[test]
+fn locks_condition_variables_parks_channels_and_joins_are_told_apart() {
+    const TIME: Duration = Duration::from_millis(30);
+
+    #[inline(never)]
+    fn on_condvar(pair: &(std::sync::Mutex<bool>, std::sync::Condvar)) {
+        let guard = pair.0.lock().unwrap();
+        drop(pair.1.wait_while(guard, |done| !*done).unwrap());
+    }
+    #[inline(never)]
+    fn on_lot_condvar(pair: &(parking_lot::Mutex<bool>, parking_lot::Condvar)) {
+        pair.1.wait_while(&mut pair.0.lock(), |done| !*done);
+    }
+    #[inline(never)]
+    fn on_park() {
+        std::thread::park_timeout(TIME);
+        // A call that is the last thing of a function would take its place.
+        std::hint::black_box(());
+    }
+    #[inline(never)]
+    fn on_channel(channel: std::sync::mpsc::Receiver<()>) {
+        channel.recv().unwrap();
+    }
+    #[inline(never)]
+    fn on_once(once: &std::sync::OnceLock<()>) {
+        once.get_or_init(|| std::thread::sleep(TIME));
+        std::hint::black_box(());
+    }
+    #[inline(never)]
+    fn on_join(thread: std::thread::JoinHandle<()>) {
+        thread.join().unwrap();
+    }
+
+    let _guard = started(1_000_000);
+    let pair = (std::sync::Mutex::new(false), std::sync::Condvar::new());
+    let lot = (parking_lot::Mutex::new(false), parking_lot::Condvar::new());
+    let once = std::sync::OnceLock::new();
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| on_condvar(&pair));
+        scope.spawn(|| on_lot_condvar(&lot));
+        scope.spawn(on_park);
+        scope.spawn(|| on_channel(receive));
+        scope.spawn(|| on_once(&once));
+        scope.spawn(|| on_once(&once));
+        std::thread::sleep(TIME);
+        *pair.0.lock().unwrap() = true;
+        pair.1.notify_all();
+        *lot.0.lock() = true;
+        lot.1.notify_all();
+        send.send(()).unwrap();
+    });
+    on_join(std::thread::spawn(|| std::thread::sleep(TIME)));
+
+    let (block, mutex) = (taken("block"), taken("mutex"));
+    for (function, label, in_mutex) in [
+        ("on_condvar", "condvar", false),
+        ("on_lot_condvar", "condvar", false),
+        ("on_park", "park", false),
+        ("on_channel", "channel", false),
+        ("on_once", "lock", true),
+        ("on_join", "join", false),
+    ] {
+        let longest = block
+            .iter()
+            .filter(|wait| wait.is_in(function))
+            .max_by_key(|wait| wait.ns);
+        let longest = longest.unwrap_or_else(|| panic!("{function} is not in {block:?}"));
+        assert_eq!(longest.label("wait"), label, "{longest:?}");
+        assert!(longest.ns >= 15_000_000, "{longest:?}");
+        let shown = mutex
+            .iter()
+            .any(|wait| wait.is_in(function) && wait.ns == longest.ns);
+        assert_eq!(shown, in_mutex, "{longest:?}");
+    }
+    // pilotlight's own thread waits all the time.
+    assert!(
+        !block.iter().any(|wait| wait.is_in("Background")),
+        "{block:?}"
+    );
 }

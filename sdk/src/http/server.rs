@@ -67,7 +67,10 @@ pub fn serve_with(listener: TcpListener, options: Options) -> io::Result<ServerH
         let shared = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("pilotlight-http".into())
-            .spawn(move || accept_until_woken(&listener, &woken, &shared))?
+            .spawn(move || {
+                crate::engine::note_own_thread();
+                accept_until_woken(&listener, &woken, &shared);
+            })?
     };
     Ok(ServerHandle {
         address,
@@ -156,7 +159,10 @@ fn admit(stream: TcpStream, shared: &Arc<Shared>) {
     let _ = std::thread::Builder::new()
         .name("pilotlight-http".into())
         .stack_size(CONNECTION_STACK)
-        .spawn(move || connection::serve(stream, &registration.shared.options));
+        .spawn(move || {
+            crate::engine::note_own_thread();
+            connection::serve(stream, &registration.shared.options);
+        });
 }
 
 /// Best effort and without waiting, for the accepting thread must go on.

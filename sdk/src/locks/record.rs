@@ -2,9 +2,18 @@
 
 use std::sync::atomic::Ordering;
 
+use super::marks::{self, MARKS};
 use super::{Kind, RATE_NS};
+use crate::here::here;
+use crate::pages::KeepErrno;
+use crate::sites::Sites;
 use crate::stats::COUNTERS;
 use crate::sys;
+
+/// Stacks of waits, each with how many [`COUNT_UNIT`]ths of waits and how many nanoseconds.
+pub(super) static SITES: Sites = Sites::new(2 << 20);
+/// Frames kept of a stack, as Go does; deeper ones are cut at the root and marked.
+const MAX_DEPTH: usize = 128;
 
 /// A wait that has begun. Nothing is dropped: a cancelled thread just leaves it.
 pub(super) struct Wait {
@@ -69,7 +78,15 @@ fn random(now_ns: u64) -> u64 {
     x ^ x >> 31
 }
 
-fn keep(_kind: Kind, _weight: Weight) {
+/// Adds a wait to its stack's sums.
+#[inline(never)]
+fn keep(kind: Kind, weight: Weight) {
+    let _errno = KeepErrno::new();
+    let mut words = [0; MARKS + MAX_DEPTH];
+    let at = marks::write(&mut words, kind);
+    let here = here(&mut words[at..][..MAX_DEPTH]);
+    let site = SITES.site(&words[..at + here.len], here.truncated);
+    SITES.add(site, [weight.count, weight.ns, 0, 0]);
     COUNTERS.waits_kept.add(1);
 }
 

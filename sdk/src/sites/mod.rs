@@ -12,7 +12,7 @@ use crate::pages::Pages;
     unused_imports,
     reason = "first used by the types that are about to come"
 )]
-pub(crate) use profile::{Shape, profile_of};
+pub(crate) use profile::{Extra, Shape, profile_of, profile_with};
 
 /// Counters of a site; what each means is its owner's business.
 pub(crate) const COUNTERS: usize = 4;

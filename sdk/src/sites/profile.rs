@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pilotlight_profile::{LocationId, Profile, ProfileBuilder};
+use pilotlight_profile::{Label, LabelSetId, LabelValue, LocationId, Profile, ProfileBuilder};
 use pilotlight_unwind::Module;
 
 use super::{COUNTERS, Row};
@@ -39,6 +39,24 @@ fn build<const N: usize>(
     shape: &Shape<'_, N>,
     values: impl Fn(&[u64; COUNTERS]) -> [i64; N],
 ) -> Profile {
+    profile_with(rows, shape, values, |_| Extra::default())
+}
+
+/// What a row has beside its frames.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Extra {
+    /// A function that was called innermost.
+    pub(crate) leaf: Option<&'static str>,
+    pub(crate) labels: Vec<(&'static str, String)>,
+}
+
+/// As [`profile_of`]; `extra` tells what the row of this index has besides.
+pub(crate) fn profile_with<const N: usize>(
+    rows: &[Row],
+    shape: &Shape<'_, N>,
+    values: impl Fn(&[u64; COUNTERS]) -> [i64; N],
+    extra: impl Fn(usize) -> Extra,
+) -> Profile {
     let mut builder = ProfileBuilder::new();
     for (ty, unit) in shape.columns {
         builder.sample_type(ty, unit);
@@ -53,17 +71,37 @@ fn build<const N: usize>(
         names: Names::new(&mut builder, &modules),
         hidden: shape.hidden,
     };
-    let samples: Vec<(Vec<LocationId>, [i64; N])> = rows
+    let samples: Vec<_> = rows
         .iter()
-        .map(|row| (row, values(&row.counters)))
-        .filter(|(_, values)| *values != [0; N])
-        .map(|(row, values)| (places.stack(row, shape.without_stack), values))
+        .enumerate()
+        .map(|(at, row)| (at, row, values(&row.counters)))
+        .filter(|(.., values)| *values != [0; N])
+        .map(|(at, row, values)| {
+            let Extra { leaf, labels } = extra(at);
+            (places.stack(row, leaf, shape.without_stack), labels, values)
+        })
         .collect();
-    for (stack, values) in samples {
+    for (stack, labels, values) in samples {
         let stack = builder.stack(&stack);
-        builder.sample(stack, Default::default(), &values);
+        let labels = label_set(&mut builder, &labels);
+        builder.sample(stack, labels, &values);
     }
     builder.finish()
+}
+
+fn label_set(builder: &mut ProfileBuilder, labels: &[(&'static str, String)]) -> LabelSetId {
+    let mut text = |text: &str| builder.string(text.as_bytes());
+    let labels: Vec<Label> = labels
+        .iter()
+        .map(|(key, value)| Label {
+            key: text(key),
+            value: LabelValue::Str(text(value)),
+        })
+        .collect();
+    match labels.is_empty() {
+        true => LabelSetId::default(),
+        false => builder.label_set(&labels),
+    }
 }
 
 /// Locations by address.
@@ -76,7 +114,7 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    fn stack(&mut self, row: &Row, without_stack: &str) -> Vec<LocationId> {
+    fn stack(&mut self, row: &Row, leaf: Option<&str>, without_stack: &str) -> Vec<LocationId> {
         if row.is_overflow {
             return vec![self.names.named("[over the memory budget]", 0)];
         }
@@ -91,6 +129,9 @@ impl Places<'_> {
             stack.push(self.names.location(&Frame::Truncated));
         } else if stack.is_empty() {
             stack.push(self.names.named(without_stack, 0));
+        }
+        if let Some(leaf) = leaf {
+            stack.insert(0, self.names.named(leaf, 0));
         }
         stack
     }

@@ -9,6 +9,8 @@ mod heap;
 mod plain;
 mod tasks;
 pub(crate) mod text;
+#[cfg(feature = "lock-hooks")]
+mod waits;
 mod wall;
 
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +26,10 @@ pub(crate) use delta::Delta;
 static BUILT_IN: &[&dyn Source] = &[
     &heap::Heap(Shown::Allocated),
     &tasks::Await,
+    #[cfg(feature = "lock-hooks")]
+    &waits::Blocked(crate::locks::Waits::All),
+    #[cfg(feature = "lock-hooks")]
+    &waits::Blocked(crate::locks::Waits::Locks),
     &plain::Cmdline,
     &heap::Heap(Shown::InUse),
     &cpu::Cpu,
