@@ -11,7 +11,7 @@ pub(crate) struct Function {
     is_async: bool,
     /// Where `const` stands.
     pub(crate) constant: Option<Span>,
-    /// What stands after `->`; none for `()` and for types that have no name (`impl Trait`).
+    /// What stands after `->`; none for `()`, `!` and types that have no name (`impl Trait`).
     returns: Option<TokenStream>,
 }
 
@@ -137,8 +137,11 @@ fn returns(signature: &[TokenTree]) -> Option<TokenStream> {
     let named = rest[2..]
         .iter()
         .take_while(|token| !is_word(token, "where"));
-    let named: TokenStream = named.cloned().collect();
-    (!has_word(named.clone(), "impl")).then_some(named)
+    let named: Vec<TokenTree> = named.cloned().collect();
+    // `!` is no type that a variable may have.
+    let is_never = matches!(&named[..], [only] if is_punct(only, '!'));
+    let named = TokenStream::from_iter(named);
+    (!is_never && !has_word(named.clone(), "impl")).then_some(named)
 }
 
 fn has_word(tokens: TokenStream, word: &str) -> bool {

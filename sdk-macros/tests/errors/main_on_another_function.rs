@@ -1,0 +1,2 @@
+#[pilotlight_macros::main]
+pub fn serve() {}

@@ -1,0 +1,4 @@
+#[pilotlight_macros::span]
+pub struct Order {
+    pub item: u32,
+}
