@@ -63,7 +63,7 @@ mod tree;
 
 pub use builder::ProfileBuilder;
 pub use collapsed::to_collapsed;
-pub use decode::{Decoded, Mode, decode};
+pub use decode::{Decoded, Mode, decode, inflate};
 pub use error::{DecodeError, Invalid, MergeError, Table};
 pub use limits::Limits;
 pub use merge::merge;

@@ -40,6 +40,7 @@ mod env;
 mod hash;
 mod ingest;
 mod metrics;
+mod otlp;
 mod query;
 pub mod segment;
 mod server;

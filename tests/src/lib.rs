@@ -2,11 +2,13 @@
 //! them, and reading `go tool pprof`.
 //!
 //! Map: [`process`] starts and ends programs, [`http`] is a client of a few lines, [`tee`] records
-//! what passes between a scraper and its target, [`pprof`] runs the reference tool.
+//! what passes between a scraper and its target, [`pprof`] runs the reference tool, [`server`] starts
+//! a server alone.
 
 pub mod http;
 pub mod pprof;
 pub mod process;
+pub mod server;
 pub mod tee;
 
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pilotlight_profile::{LabelSetId, ProfileBuilder};
 use pilotlight_tests::process::{Program, Scratch, built};
-use pilotlight_tests::{free_port, http, wait_for};
+use pilotlight_tests::{free_port, http, server, wait_for};
 
 const KEYS: [(&str, &str); 2] = [
     ("AWS_ACCESS_KEY_ID", "pilotlight-test"),
@@ -54,28 +54,11 @@ fn write_config(folder: &Path, store: u16) -> PathBuf {
     file
 }
 
-fn server(config: &Path, data: &Path, port: u16) -> Command {
-    let mut command = Command::new(built("pilotlight"));
-    command.arg("server").arg("--config").arg(config);
-    command.arg("--data").arg(data);
-    command.args(["--listen", &format!("127.0.0.1:{port}")]);
-    command.envs(KEYS);
-    command
-}
-
-fn start_server(folder: &Path, config: &Path, data: &str) -> (Program, u16) {
-    let port = free_port();
-    let mut command = server(config, &folder.join(data), port);
-    let program = Program::start(data, folder, &mut command);
-    wait_for(
-        "the server",
-        Duration::from_secs(20),
-        || match http::get_within(port, "/ready", Duration::from_secs(5))?.status {
-            200 => Ok(()),
-            status => Err(format!("/ready: {status}")),
-        },
-    );
-    (program, port)
+fn with_store<'a>(config: &'a Path, secret: &'a str) -> impl FnOnce(&mut Command) + 'a {
+    move |command| {
+        command.arg("--config").arg(config).envs(KEYS);
+        command.env("AWS_SECRET_ACCESS_KEY", secret);
+    }
 }
 
 /// A profile of one stack, an hour ago at most.
@@ -110,7 +93,8 @@ fn a_new_machine_with_the_same_bucket_answers_the_same() {
     let folder = scratch.path();
     let (_store, store_port) = start_store(folder);
     let config = write_config(folder, store_port);
-    let (first, port) = start_server(folder, &config, "first");
+    let [_, (_, secret)] = KEYS;
+    let (first, port) = server::start(folder, "first", with_store(&config, secret));
     let mut expected = 0;
     for n in 0..10 {
         let file = folder.join("profile.pb.gz");
@@ -143,7 +127,7 @@ fn a_new_machine_with_the_same_bucket_answers_the_same() {
     );
     // Killed, not stopped: there is nothing left to write.
     drop(first);
-    let (_second, port) = start_server(folder, &config, "second");
+    let (_second, port) = server::start(folder, "second", with_store(&config, secret));
     assert_eq!(total(port), Ok(expected));
 }
 
@@ -153,10 +137,11 @@ fn a_store_that_does_not_answer_or_does_not_know_us_is_named() {
     let folder = scratch.path();
     let (_store, store_port) = start_store(folder);
     let config = write_config(folder, store_port);
-    let output = server(&config, &folder.join("data"), free_port())
-        .env("AWS_SECRET_ACCESS_KEY", "wrong")
-        .output()
-        .unwrap();
+    let mut command = Command::new(built("pilotlight"));
+    command.args(["server", "--listen", "127.0.0.1:0", "--data"]);
+    command.arg(folder.join("data"));
+    with_store(&config, "wrong")(&mut command);
+    let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(text.contains("object store profiles/team/a"), "{text}");

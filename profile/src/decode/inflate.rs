@@ -9,7 +9,11 @@ use crate::limits::Limits;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// The protobuf inside `bytes`. Neither magic number can begin a pprof protobuf.
+/// What is inside `bytes` when they are gzip or zstd, otherwise themselves. Neither magic number can begin
+/// a pprof protobuf.
+///
+/// # Errors
+/// Damaged data, or data that inflates beyond the limits.
 pub fn inflate<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, DecodeError> {
     let wire_bytes = bytes.len() as u64;
     check("wire_bytes", wire_bytes, limits.wire_bytes)?;

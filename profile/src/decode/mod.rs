@@ -8,6 +8,8 @@ mod parse;
 mod repair;
 mod wire;
 
+pub use inflate::inflate;
+
 use crate::error::DecodeError;
 use crate::limits::Limits;
 use crate::model::Profile;
@@ -46,7 +48,7 @@ pub struct Decoded {
 /// strict mode also what google/pprof finds invalid. In tolerant mode, invalid parts are errors only
 /// when nothing would be left: samples without sample types, or not one sample whose values fit.
 pub fn decode(bytes: &[u8], mode: Mode, limits: &Limits) -> Result<Decoded, DecodeError> {
-    let raw = inflate::inflate(bytes, limits)?;
+    let raw = inflate(bytes, limits)?;
     if raw.is_empty() {
         return Err(DecodeError::Empty);
     }

@@ -3,6 +3,8 @@
 mod diff;
 mod error;
 mod guard;
+mod intake;
+mod otlp;
 mod params;
 mod push;
 mod read;
@@ -60,6 +62,11 @@ pub struct App {
 pub fn router(app: Arc<App>, extra: Option<Router>) -> Router {
     let api = Router::new()
         .route("/api/v1/push", post(push::push))
+        .route("/v1development/profiles", post(otlp::http))
+        .route(
+            "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
+            post(otlp::grpc),
+        )
         .route("/api/v1/types", get(read::types))
         .route("/api/v1/labels", get(read::label_names))
         .route("/api/v1/labels/{name}/values", get(read::label_values))

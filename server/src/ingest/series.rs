@@ -73,6 +73,18 @@ pub fn parse(
                 .to_owned(),
         ));
     };
+    checked(labels, name, limits)
+}
+
+/// The same for labels that are taken apart already.
+///
+/// # Errors
+/// With a text for the sender.
+pub fn checked(
+    mut labels: Labels,
+    name: String,
+    limits: &LabelLimits,
+) -> Result<Series, SeriesError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if name.len() > MAX_NAME || !name.chars().all(plain) {
         return Err(SeriesError::Syntax(format!(
