@@ -126,7 +126,7 @@ pub(crate) fn current() -> Result<Arc<Engine>, Error> {
 
 /// From now on, and until each `true` had its `false`, the module snapshot is kept true also while
 /// nobody captures, in this engine and those that start later: what [`crate::here`] needs.
-/// Inside an allocator only while no engine runs: it takes a lock of the engine's.
+/// May be said inside an allocator.
 pub(crate) fn keep_modules_current(wanted: bool) {
     let count = &MODULES_WANTED;
     match wanted {
@@ -134,8 +134,9 @@ pub(crate) fn keep_modules_current(wanted: bool) {
         false => count.fetch_sub(1, Ordering::SeqCst),
     };
     if let Ok(engine) = current() {
-        // Under the lock, or it is said between the background thread's look and its sleep.
-        let _state = lock(&engine.state);
+        // Under the lock, or it is said between the background thread's look and its sleep; who holds
+        // it may be the caller itself, and then the thread looks again after a while.
+        let _state = engine.state.try_lock();
         engine.changed.notify_all();
     }
 }

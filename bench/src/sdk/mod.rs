@@ -1,6 +1,7 @@
 //! `bench sdk`: our SDK beside pprof-rs with each of its unwinders, the same workloads in processes
 //! of their own (`pilotlight-bench-kit`'s `subject`).
 
+mod heap;
 mod tasks;
 
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ struct Subjects(Vec<Subject>);
 pub fn run(groups: &[&str]) -> Outcome<()> {
     const ALL: [&str; 5] = ["handler", "start", "report", "overhead", "accuracy"];
     /// Measured by programs of their own.
-    const APART: [Apart; 1] = [("await", tasks::run)];
+    const APART: [Apart; 2] = [("await", tasks::run), ("heap", heap::run)];
     type Apart = (&'static str, fn() -> Outcome<()>);
     let is_known =
         |group: &str| ALL.contains(&group) || APART.iter().any(|(name, _)| *name == group);
