@@ -175,14 +175,14 @@ fn put_label(out: &mut Vec<u8>, label: &Label) {
 
 /// Starts a length-delimited field; returns where its body starts, for [`end`].
 #[inline]
-fn begin(out: &mut Vec<u8>, field: u64) -> usize {
+pub(crate) fn begin(out: &mut Vec<u8>, field: u64) -> usize {
     out.extend_from_slice(&[key(field, f::BYTES), 0]);
     out.len()
 }
 
 /// Puts the length before the body. One byte was left for it; a longer body moves.
 #[inline]
-fn end(out: &mut Vec<u8>, start: usize) {
+pub(crate) fn end(out: &mut Vec<u8>, start: usize) {
     let len = out.len() - start;
     if len < 0x80 {
         out[start - 1] = len as u8;
@@ -204,13 +204,13 @@ fn end_long(out: &mut Vec<u8>, start: usize, len: usize) {
 }
 
 #[inline]
-fn key(field: u64, wire_type: u64) -> u8 {
+pub(crate) fn key(field: u64, wire_type: u64) -> u8 {
     // Fields of pprof are below 16: one byte.
     (field << 3 | wire_type) as u8
 }
 
 #[inline]
-fn put_uint(out: &mut Vec<u8>, field: u64, value: u64) {
+pub(crate) fn put_uint(out: &mut Vec<u8>, field: u64, value: u64) {
     if value != 0 {
         out.push(key(field, f::VARINT));
         put_varint(out, value);
@@ -220,7 +220,11 @@ fn put_uint(out: &mut Vec<u8>, field: u64, value: u64) {
 /// Always packed, also for one or two numbers: it costs at most a byte, and sloppy readers that
 /// know only one of the two forms know this one.
 #[inline]
-fn put_packed(out: &mut Vec<u8>, field: u64, values: impl ExactSizeIterator<Item = u64>) {
+pub(crate) fn put_packed(
+    out: &mut Vec<u8>,
+    field: u64,
+    values: impl ExactSizeIterator<Item = u64>,
+) {
     if values.len() == 0 {
         return;
     }
@@ -232,7 +236,7 @@ fn put_packed(out: &mut Vec<u8>, field: u64, values: impl ExactSizeIterator<Item
 }
 
 #[inline]
-fn put_varint(out: &mut Vec<u8>, value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, value: u64) {
     if value < 0x80 {
         out.push(value as u8);
     } else if value < 1 << 56 {

@@ -38,7 +38,7 @@
 //!
 //! `model` holds the central types ([`Profile`] and its columns), `strings` the byte string table.
 //! `decode` goes from bytes to columns (`inflate`, then `parse` over `wire` into `columns`, then `link`
-//! from `ids` to indices, and `repair`); `encode` goes back; `fields` has the field numbers of both. `builder` makes profiles
+//! from `ids` to indices, and `repair`); `encode` goes back, `otlp` to OpenTelemetry's; `fields` has the field numbers of both. `builder` makes profiles
 //! from parts, `merge` adds them up with it; `intern` is the hash table of both. `tree`, `top` and
 //! `collapsed` are views; `names` names their frames. `limits`, `report` and `error` say what is
 //! accepted, changed and refused.
@@ -56,6 +56,7 @@ mod limits;
 mod merge;
 mod model;
 mod names;
+mod otlp;
 mod report;
 mod strings;
 mod top;

@@ -27,6 +27,8 @@ pub struct Config {
     pub(crate) heap_interval_bytes: Option<u64>,
     pub(crate) http_switch: bool,
     pub(crate) wall: wall::Settings,
+    #[cfg(feature = "push")]
+    pub(crate) push: Option<crate::push::Push>,
     pub(crate) symbolize: bool,
     pub(crate) symbolize_bytes: usize,
     pub(crate) await_profile: bool,
@@ -57,6 +59,8 @@ impl Config {
             heap_interval_bytes: None,
             http_switch: false,
             wall: wall::Settings::default(),
+            #[cfg(feature = "push")]
+            push: None,
             symbolize: true,
             symbolize_bytes: SYMBOLIZE_BYTES,
             await_profile: false,
@@ -107,6 +111,15 @@ impl Config {
     #[must_use]
     pub fn budget_bytes(mut self, bytes: usize) -> Config {
         self.budget_bytes = bytes;
+        self
+    }
+
+    /// Sends profiles to a server, besides what can be fetched. Without this call, only where
+    /// `PILOTLIGHT_PUSH_URL` says so.
+    #[cfg(feature = "push")]
+    #[must_use]
+    pub fn push(mut self, push: crate::push::Push) -> Config {
+        self.push = Some(push);
         self
     }
 
@@ -197,6 +210,10 @@ impl Config {
         }
         let server = listener.map(http::serve).transpose();
         guard.server = server.map_err(Error::Thread)?;
+        #[cfg(feature = "push")]
+        if let Some(push) = config.push {
+            guard.pusher = Some(crate::push::Pusher::start(&config.service, push)?);
+        }
         Ok(guard)
     }
 
@@ -205,6 +222,7 @@ impl Config {
         if flag("PILOTLIGHT_ENABLED")? == Some(false) {
             return Ok(None);
         }
+        self.override_push()?;
         if let Some(allowed) = flag("PILOTLIGHT_HTTP_SWITCH")? {
             self.http_switch = allowed;
         }
@@ -238,6 +256,28 @@ impl Config {
             self.listen = Some(text).filter(|address| address != "none");
         }
         Ok(Some(self))
+    }
+
+    #[cfg(feature = "push")]
+    fn override_push(&mut self) -> Result<(), Error> {
+        self.push = crate::push::Push::overridden(self.push.take(), variable)?;
+        match &self.push {
+            Some(push) => push.check().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Who wants profiles pushed must not wait for them in vain.
+    #[cfg(not(feature = "push"))]
+    fn override_push(&mut self) -> Result<(), Error> {
+        match variable("PILOTLIGHT_PUSH_URL") {
+            Some(url) => Err(Error::variable(
+                "PILOTLIGHT_PUSH_URL",
+                &url,
+                "set where pilotlight is built with its feature `push`",
+            )),
+            None => Ok(()),
+        }
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -44,6 +44,7 @@
 //! | `symbolize` (default) | names and lines are looked up in the process, within 32 MB; without it addresses and build ids go out, for the server to name |
 //! | `axum` | the routes as an axum router |
 //! | `hyper` | the routes as a hyper service |
+//! | `push` | profiles sent to a server, by pprof or OTLP |
 //! | `macros` | `#[pilotlight::main]` and `#[pilotlight::span]` |
 //! | `opentelemetry` | trace and span ids from the crate of that name |
 //! | `tracing` | spans of the crate of that name as logical spans |
@@ -66,6 +67,7 @@
 //! | `capture`, `symbols` | stacks to a profile with names and lines |
 //! | `types` | the registry: which profiles there are, whether they are on, how they are taken |
 //! | [`http`] | `/debug/pprof/`, as pure functions and as a small server |
+//! | `push` | profiles sent to a server (feature `push`) |
 //! | [`labels`] | what a sample belongs to, by names of the program's own |
 //! | [`spans`] | logical stacks of tasks: where they wait (`await`), which live (`tasks`) |
 //! | [`otel`] | trace and span ids, published for readers outside |
@@ -101,6 +103,8 @@ mod locks;
 mod modules;
 pub mod otel;
 mod pages;
+#[cfg(feature = "push")]
+pub mod push;
 mod ring;
 mod sites;
 pub mod spans;
@@ -132,6 +136,8 @@ pub use types::{Kind, ProfileType, State, profile_types, set_enabled, take};
 #[derive(Debug)]
 #[must_use = "dropping the guard stops everything at once"]
 pub struct Guard {
+    #[cfg(feature = "push")]
+    pusher: Option<push::Pusher>,
     server: Option<http::ServerHandle>,
     engine: Option<Arc<engine::Engine>>,
 }
@@ -139,6 +145,8 @@ pub struct Guard {
 impl Guard {
     fn new(engine: Arc<engine::Engine>) -> Guard {
         Guard {
+            #[cfg(feature = "push")]
+            pusher: None,
             server: None,
             engine: Some(engine),
         }
@@ -147,6 +155,8 @@ impl Guard {
     /// Switched off by `PILOTLIGHT_ENABLED`.
     fn off() -> Guard {
         Guard {
+            #[cfg(feature = "push")]
+            pusher: None,
             server: None,
             engine: None,
         }
@@ -161,6 +171,11 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        // What is being taken is sent while samples still flow.
+        #[cfg(feature = "push")]
+        {
+            self.pusher = None;
+        }
         // The server first: its captures end while samples still flow.
         self.server = None;
         if let Some(engine) = self.engine.take() {

@@ -49,6 +49,12 @@ pub(crate) struct Counters {
     pub(crate) snapshots: Counter,
     pub(crate) snapshots_leaked: Counter,
     pub(crate) names_over_memory: Counter,
+    pub(crate) pushed: Counter,
+    pub(crate) push_failed_tries: Counter,
+    pub(crate) push_lost_queue_full: Counter,
+    pub(crate) push_lost_refused: Counter,
+    pub(crate) push_lost_unsent: Counter,
+    pub(crate) push_lost_taking: Counter,
     pub(crate) labels_cut: Counter,
     pub(crate) labels_dropped: Counter,
     pub(crate) label_sets_overflowed: Counter,
@@ -86,6 +92,12 @@ pub(crate) static COUNTERS: Counters = Counters {
     snapshots: Counter::new(),
     snapshots_leaked: Counter::new(),
     names_over_memory: Counter::new(),
+    pushed: Counter::new(),
+    push_failed_tries: Counter::new(),
+    push_lost_queue_full: Counter::new(),
+    push_lost_refused: Counter::new(),
+    push_lost_unsent: Counter::new(),
+    push_lost_taking: Counter::new(),
     labels_cut: Counter::new(),
     labels_dropped: Counter::new(),
     label_sets_overflowed: Counter::new(),
@@ -162,6 +174,18 @@ pub struct Stats {
     /// Addresses in profiles that lack lines and inlined functions, or any name, because names may
     /// hold no more memory ([`Config::symbolize_bytes`](crate::Config::symbolize_bytes)).
     pub names_over_memory: u64,
+    /// Profiles that a server took (feature `push`, as all of `push_…`).
+    pub pushed: u64,
+    /// Tries that failed and were made again, or given up.
+    pub push_failed_tries: u64,
+    /// Profiles dropped because the server was away for longer than the queue holds.
+    pub push_lost_queue_full: u64,
+    /// Profiles that the server refused for good (most statuses of 4xx).
+    pub push_lost_refused: u64,
+    /// Profiles given up after ten tries, or at the end of the process.
+    pub push_lost_unsent: u64,
+    /// Profiles that could not be taken.
+    pub push_lost_taking: u64,
     /// Keys and values of labels that were cut to their limit.
     pub labels_cut: u64,
     /// Labels left out because their set had 16 already.
@@ -220,6 +244,12 @@ pub fn stats() -> Stats {
         snapshots: c.snapshots.get(),
         snapshots_leaked: c.snapshots_leaked.get(),
         names_over_memory: c.names_over_memory.get(),
+        pushed: c.pushed.get(),
+        push_failed_tries: c.push_failed_tries.get(),
+        push_lost_queue_full: c.push_lost_queue_full.get(),
+        push_lost_refused: c.push_lost_refused.get(),
+        push_lost_unsent: c.push_lost_unsent.get(),
+        push_lost_taking: c.push_lost_taking.get(),
         labels_cut: c.labels_cut.get(),
         labels_dropped: c.labels_dropped.get(),
         label_sets_overflowed: c.label_sets_overflowed.get(),

@@ -17,34 +17,47 @@ pub(crate) struct Delta {
 
 impl Delta {
     /// Takes the first profile now.
-    pub(crate) fn begin(
-        source: &'static dyn Source,
-        ask: &Ask<'_>,
-    ) -> Result<Box<dyn Running>, String> {
+    pub(crate) fn new(source: &'static dyn Source, ask: &Ask<'_>) -> Result<Delta, String> {
         checked(source)?;
-        Ok(Box::new(Delta {
+        Ok(Delta {
             source,
             query: ask.query.to_string(),
             before: source.take(ask)?,
             began: Instant::now(),
-        }))
+        })
     }
-}
 
-impl Running for Delta {
-    fn finish(self: Box<Self>) -> Result<Profile, String> {
+    /// As [`Delta::new`], for one difference.
+    pub(crate) fn begin(
+        source: &'static dyn Source,
+        ask: &Ask<'_>,
+    ) -> Result<Box<dyn Running>, String> {
+        Ok(Box::new(Delta::new(source, ask)?))
+    }
+
+    /// What was added since the last call, or since the beginning.
+    pub(crate) fn advance(&mut self) -> Result<Profile, String> {
         checked(self.source)?;
         let after = self.source.take(&Ask::query(&self.query))?;
+        let now = Instant::now();
         let growing = match self.source.kind() {
             Kind::Cumulative { growing } => growing,
             _ => &[],
         };
-        let mut gained = subtract(after, &self.before, growing)?;
+        let mut gained = subtract(after.clone(), &self.before, growing)?;
         // As Go has it: the time of the second profile, and the time between the two.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        gained.time_ns = now.unwrap_or_default().as_nanos() as i64;
-        gained.duration_ns = self.began.elapsed().as_nanos() as i64;
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        gained.time_ns = time.unwrap_or_default().as_nanos() as i64;
+        gained.duration_ns = (now - self.began).as_nanos() as i64;
+        self.before = after;
+        self.began = now;
         Ok(gained)
+    }
+}
+
+impl Running for Delta {
+    fn finish(mut self: Box<Self>) -> Result<Profile, String> {
+        self.advance()
     }
 }
 
