@@ -1,13 +1,13 @@
 //! Captures: several at once share one stream of samples.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pilotlight_profile::{FunctionId, LocationId, Mapping, MappingId, Profile, ProfileBuilder};
 use pilotlight_unwind::Module;
 
-use crate::aggregate::{Aggregate, Frame};
+use crate::aggregate::{Aggregate, Frame, FrameId};
 use crate::engine::{self, Engine};
 use crate::kind::Sampled;
 use crate::{Error, symbols};
@@ -97,19 +97,69 @@ pub fn capture(duration: Duration) -> Result<Profile, Error> {
     Ok(capture.finish())
 }
 
+/// A function of pilotlight's that stands before libc's: where it is innermost, its caller is what the
+/// program does.
+pub(crate) fn is_own_leaf(name: &str) -> bool {
+    name.starts_with("pilotlight::locks::")
+}
+
+/// Innermost frames that are not the program's.
+fn own_leaves(aggregate: &Aggregate) -> HashSet<FrameId> {
+    let mut leaves = HashSet::new();
+    aggregate.each_stack(|frames, _, _| leaves.extend(frames.first()));
+    leaves.retain(|&leaf| match aggregate.frames()[leaf as usize] {
+        Frame::Code { module, address } => {
+            let names = symbols::frames(&aggregate.modules()[module as usize], address);
+            names.iter().any(|name| is_own_leaf(&name.function))
+        }
+        _ => false,
+    });
+    leaves
+}
+
 /// The function at an address of this process.
 pub(crate) fn resolve_symbol(address: u64) -> Option<String> {
+    let module = module_at(address)?;
+    symbols::frames(&module, address)
+        .into_iter()
+        .next()
+        .map(|frame| frame.function)
+}
+
+/// What is known of a place in the code.
+#[derive(Default)]
+pub(crate) struct Place {
+    /// Inlined functions first; empty without a name.
+    pub(crate) frames: Vec<symbols::Frame>,
+    /// Path of the module, empty when there is none.
+    pub(crate) module: String,
+    /// Within the module.
+    pub(crate) offset: u64,
+}
+
+/// The functions at an address of this process.
+pub(crate) fn place_at(address: u64) -> Place {
+    let Some(module) = module_at(address) else {
+        return Place {
+            offset: address,
+            ..Place::default()
+        };
+    };
+    Place {
+        frames: symbols::frames(&module, address),
+        module: String::from_utf8_lossy(&module.path).into_owned(),
+        offset: address.wrapping_sub(module.base_avma),
+    }
+}
+
+fn module_at(address: u64) -> Option<Arc<Module>> {
     let modules = crate::modules::current();
     let holds = |module: &&Arc<Module>| {
         let inside =
             |s: &pilotlight_unwind::Segment| s.executable && (s.start..s.limit).contains(&address);
         module.segments.iter().any(inside)
     };
-    let module = modules.iter().find(holds)?;
-    symbols::frames(module, address)
-        .into_iter()
-        .next()
-        .map(|frame| frame.function)
+    modules.iter().find(holds).cloned()
 }
 
 /// Names the columns; returns nanoseconds of one unit of weight where the first column counts those.
@@ -120,7 +170,9 @@ fn columns(builder: &mut ProfileBuilder, sampled: Sampled, engine: &Engine) -> O
             ("cpu", period_ns, Some(period_ns))
         }
         Sampled::Wall => ("wall", engine.wall.period().as_nanos() as i64, None),
-        Sampled::OffCpu => ("offcpu", engine.wall.period().as_nanos() as i64, None),
+        Sampled::OffCpu | Sampled::Stacks => {
+            ("offcpu", engine.wall.period().as_nanos() as i64, None)
+        }
     };
     builder.sample_type("samples", "count");
     builder.sample_type(name, "nanoseconds");
@@ -148,8 +200,13 @@ fn fill(mut builder: ProfileBuilder, aggregate: &Aggregate, ns_each: Option<i64>
         .map(|frame| names.location(frame))
         .collect();
     let mut stack = Vec::new();
+    let own = own_leaves(aggregate);
     aggregate.each_stack(|frames, samples, weight| {
         stack.clear();
+        let frames = match frames {
+            [leaf, callers @ ..] if !callers.is_empty() && own.contains(leaf) => callers,
+            _ => frames,
+        };
         stack.extend(frames.iter().map(|&frame| locations[frame as usize]));
         let stack = builder.stack(&stack);
         let values = match ns_each {

@@ -9,6 +9,8 @@ pub(crate) enum Sampled {
     Wall,
     /// Time that threads wait.
     OffCpu,
+    /// Nothing: handlers answer who asks for stacks, and know all modules.
+    Stacks,
 }
 
 /// What a record in the ring is a sample of; its number in the ring.
@@ -42,7 +44,7 @@ impl Sampled {
         match self {
             Sampled::Cpu => record == Record::Cpu,
             Sampled::Wall => record == Record::Wall,
-            Sampled::OffCpu => false,
+            Sampled::OffCpu | Sampled::Stacks => false,
         }
     }
 }

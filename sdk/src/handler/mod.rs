@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use pilotlight_unwind::End;
+use pilotlight_unwind::{End, Unwound};
 
 use crate::kind::Record;
 use crate::modules::Snapshot;
@@ -239,6 +239,10 @@ extern "C" fn on_sigprof(
             // SAFETY: as above.
             unsafe { sample_wall(slot, context.cast()) };
         }
+        wall::DUMP_TOKEN if from_timer => {
+            // SAFETY: as above.
+            unsafe { dump(slot, context.cast()) };
+        }
         _ => {
             COUNTERS.forwarded.add(1);
             forward(signal, info, context);
@@ -311,6 +315,30 @@ unsafe fn sample_wall(slot: u32, context: *const libc::ucontext_t) {
     }
 }
 
+/// Somebody waits for this thread's stack.
+///
+/// # Safety
+/// `context` is the ucontext of the interrupted code of this thread.
+unsafe fn dump(value: u32, context: *const libc::ucontext_t) {
+    COUNTERS.delivered.add(1);
+    let scratch = SCRATCH.acquire(value as usize);
+    // SAFETY: lives as long as the scratch buffer is held.
+    let snapshot = unsafe { snapshot() };
+    let (Some(mut scratch), Some(snapshot)) = (scratch, snapshot) else {
+        return COUNTERS.busy.add(1);
+    };
+    let Some(claimed) = wall::claim(value) else {
+        return COUNTERS.off.add(1);
+    };
+    // SAFETY: promised by the caller.
+    let registers = unsafe { sys::interrupted(context) };
+    let frames = scratch.frames(crate::config::MAX_DEPTH);
+    // SAFETY: they are this thread's.
+    let (unwound, _) = unsafe { walk(registers, 0, snapshot, frames) };
+    claimed.put(&frames[..unwound.frames], unwound.end == End::Truncated);
+    COUNTERS.taken.add(1);
+}
+
 /// Walks the stack and writes a record.
 ///
 /// # Safety
@@ -336,14 +364,8 @@ unsafe fn record(record: Record, weight: u64, slot: u32, registers: sys::Registe
     };
     let depth = MAX_DEPTH.load(Ordering::Relaxed);
     let frames = scratch.frames(depth);
-    let (stack, is_whole) = stack_bounds(slot, registers.sp as usize, snapshot);
-    // SAFETY: the bounds are those of a mapping of this thread's stack.
-    let unwound =
-        unsafe { sys::unwind(registers, &snapshot.modules, &snapshot.cache, stack, frames) };
-    // Calls lie before the return address: so every frame names the instruction it is in.
-    for (at, frame) in frames[..unwound.frames].iter_mut().enumerate() {
-        *frame -= u64::from(!unwound.is_exact(at));
-    }
+    // SAFETY: promised by the caller.
+    let (unwound, is_whole) = unsafe { walk(registers, slot, snapshot, frames) };
     let header = Header {
         record,
         weight,
@@ -358,6 +380,27 @@ unsafe fn record(record: Record, weight: u64, slot: u32, registers: sys::Registe
     let guessed = unwound.end == End::Root && unwound.guessed > 0 && !is_whole;
     note_end(if guessed { End::BadStack } else { unwound.end });
     Outcome::Taken
+}
+
+/// Walks into `frames`; also whether the stack is known to its end.
+///
+/// # Safety
+/// `registers` are those of the interrupted code of this thread.
+unsafe fn walk(
+    registers: sys::Registers,
+    slot: u32,
+    snapshot: &Snapshot,
+    frames: &mut [u64],
+) -> (Unwound, bool) {
+    let (stack, is_whole) = stack_bounds(slot, registers.sp as usize, snapshot);
+    // SAFETY: the bounds are those of a mapping of this thread's stack.
+    let unwound =
+        unsafe { sys::unwind(registers, &snapshot.modules, &snapshot.cache, stack, frames) };
+    // Calls lie before the return address: so every frame names the instruction it is in.
+    for (at, frame) in frames[..unwound.frames].iter_mut().enumerate() {
+        *frame -= u64::from(!unwound.is_exact(at));
+    }
+    (unwound, is_whole)
 }
 
 fn note_end(end: End) {

@@ -44,6 +44,7 @@ unsafe extern "C" fn pthread_create(
         // SAFETY: the caller's attributes.
         stack_size: unsafe { stack_size(attributes) },
     }));
+    super::created::note();
     // SAFETY: the caller's arguments, but for a start routine that runs the caller's.
     let made = unsafe { next(thread, attributes, run, call.cast()) };
     if made != 0 {

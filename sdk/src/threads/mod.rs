@@ -4,6 +4,7 @@
 //! A slot is what the handler knows of a thread; its index travels in the timer's signal, so that a
 //! handler needs no thread-local storage.
 
+pub(crate) mod created;
 #[cfg(feature = "thread-hook")]
 mod hook;
 pub(crate) mod timer;

@@ -9,6 +9,7 @@ mod heap;
 mod plain;
 mod tasks;
 pub(crate) mod text;
+mod threads;
 #[cfg(feature = "lock-hooks")]
 mod waits;
 mod wall;
@@ -35,6 +36,9 @@ static BUILT_IN: &[&dyn Source] = &[
     &cpu::Cpu,
     &plain::Symbol,
     &tasks::Tasks,
+    &threads::THREADS,
+    &threads::GOROUTINE,
+    &threads::ThreadCreate,
     &wall::WALL,
     &wall::OFF_CPU,
 ];

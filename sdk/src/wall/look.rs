@@ -32,6 +32,8 @@ pub(super) struct Looker {
     walker: outside::Walker,
     /// Leaf first; every address is inside its instruction.
     pub(super) frames: Vec<u64>,
+    /// The system call that the thread is blocked in; -1 when it is in none.
+    pub(super) call: Option<i64>,
 }
 
 /// Opens what [`Looker::look`] reads.
@@ -63,6 +65,7 @@ impl Looker {
         let Ok(length) = file.read_at(&mut text, 0) else {
             return Found::Running;
         };
+        self.call = call(&text[..length]);
         let Some((sp, ip)) = pointers(&text[..length]) else {
             return Found::Running;
         };
@@ -86,6 +89,16 @@ impl Looker {
             _ => Found::Partial { sp },
         }
     }
+}
+
+/// The number that the line begins with.
+fn call(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text)
+        .ok()?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// Stack and instruction pointer of a blocked thread: the last two words of the line. One that runs
@@ -114,6 +127,7 @@ mod tests {
             Some((0x7f32_4f1b_ebb8, 0x7f32_4f4c_5829))
         );
         let no_call = b"-1 0x7ffd10 0x401000\n";
+        assert_eq!((call(blocked), call(no_call)), (Some(202), Some(-1)));
         assert_eq!(pointers(no_call), Some((0x7f_fd10, 0x40_1000)));
         for nothing in [&b"running\n"[..], b"", b"0\n", b"1 2 3\n", b"0 0x0 0x0\n"] {
             assert_eq!(pointers(nothing), None);

@@ -12,6 +12,7 @@
 //! | module | job |
 //! |---|---|
 //! | `sampler` | which thread is looked at when, what it counts |
+//! | `stacks`, `dump` | all threads at one moment; what those that run put down |
 //! | `settings` | what can be set |
 //! | `started` | threads that start while it samples |
 //! | `ask` | signals to threads that run |
@@ -19,6 +20,7 @@
 //! | `memory`, `outside`, `prologue` | its stack, the walk over it, its frame pointer |
 
 mod ask;
+mod dump;
 mod look;
 mod memory;
 #[cfg_attr(not(target_arch = "x86_64"), path = "outside_unknown.rs")]
@@ -27,6 +29,7 @@ mod outside;
 mod prologue;
 mod sampler;
 mod settings;
+mod stacks;
 mod started;
 
 use std::cell::RefCell;
@@ -37,8 +40,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub(crate) use ask::{TOKEN, answer, give_back};
+pub(crate) use dump::{DUMP_TOKEN, claim};
 use sampler::Sampler;
 pub(crate) use settings::Settings;
+pub(crate) use stacks::{ThreadStack, all as stacks};
 #[cfg(feature = "thread-hook")]
 pub(crate) use started::thread_started;
 
