@@ -27,8 +27,8 @@
 //! # Map
 //!
 //! [`Server`] wires the parts together. `api` has one file an endpoint; `ingest` takes a decoded
-//! profile into the open segment and commits groups of them; `segment` is the file format;
-//! `store` holds files, their list, the rebuildable index, recovery, merging and retention;
+//! profile into the open segment and commits groups of them; `segment` and [`block`] are the file
+//! formats; `store` holds files, their list, the rebuildable index, recovery, merging and retention;
 //! `query` goes from a selection to trees, tables, lines and pprof.
 
 #![forbid(unsafe_code)]
@@ -45,7 +45,6 @@ mod query;
 pub mod segment;
 mod server;
 mod store;
-pub use store::load::LoadError;
 
 pub use config::{Config, Error};
 pub use pilotlight_profile::Limits;
@@ -56,6 +55,7 @@ pub use ingest::series::LabelLimits;
 pub use query::selector::SelectorError;
 pub use server::{Running, Server};
 pub use store::disk::{Disk, LocalDisk};
+pub use store::load::LoadError;
 pub use store::maintain::Maintenance;
 #[cfg(feature = "s3")]
 pub use store::objects::{ObjectDisk, S3};

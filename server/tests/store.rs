@@ -16,7 +16,7 @@ use common::{
     Local, SECOND, T0, WINDOW, busy_maintenance, config, get, profile, push, push_path, total,
     try_request,
 };
-use pilotlight_server::segment::decode_header;
+use pilotlight_server::block::decode_manifest;
 use pilotlight_server::{Config, Disk, Error, LocalDisk, Maintenance, Server};
 
 const SERIES: &str = "{service_name=\"checkout\"}";
@@ -28,9 +28,14 @@ fn body(n: i64) -> Vec<u8> {
     )
 }
 
+/// Segments and manifests of blocks.
 fn segments(folder: &Path) -> Vec<PathBuf> {
-    let files = fs::read_dir(folder.join("segments")).unwrap();
-    let mut files: Vec<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
+    let mut files = Vec::new();
+    for kind in ["segments", "blocks"] {
+        let listed = fs::read_dir(folder.join(kind)).unwrap();
+        files.extend(listed.map(|entry| entry.unwrap().path()));
+    }
+    files.retain(|path| path.extension().unwrap() != "parquet");
     files.sort();
     files
 }
@@ -486,9 +491,9 @@ fn sources_of_merged_sources_do_not_come_back_when_their_merge_is_deleted_first(
     let mut gone = 0;
     for path in top {
         let file = fs::read(path).unwrap();
-        for name in decode_header(&file, file.len() as u64).unwrap().replaces {
+        for name in decode_manifest(&file).unwrap().0.replaces {
             if name.contains("-1-") {
-                fs::remove_file(folder.path().join("segments").join(name)).unwrap();
+                fs::remove_file(folder.path().join("blocks").join(name)).unwrap();
                 gone += 1;
             }
         }

@@ -64,6 +64,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
             "index_note": note,
         },
         "segments": segments,
+        "blocks": app.engine.catalog.select(|segment| segment.block.is_some()).len(),
         "segment_bytes": bytes,
         "accepted": { "profiles": load(&metrics.profiles), "samples": load(&metrics.samples) },
         "received_bytes": load(&metrics.received_bytes),

@@ -16,7 +16,8 @@ use super::params::Params;
 use super::read::unit;
 use super::{ApiError, App};
 use crate::query::engine::{Cancel, Coverage, QueryError, Selection};
-use crate::query::merge::{NameTree, sums};
+use crate::query::merge::NameTree;
+use crate::query::read::Want;
 use crate::query::tree::Tree;
 
 /// Nodes of a tree where the request does not say; a browser draws so many.
@@ -68,9 +69,11 @@ pub(super) fn merged(
     cancel: &Cancel,
 ) -> Result<(NameTree, Coverage), QueryError> {
     let mut tree = NameTree::default();
-    let coverage = app.engine.walk_parts(selection, cancel, |_, part, rows| {
-        tree.add(&part.symbols, &sums(part, rows))
-    })?;
+    let coverage = app
+        .engine
+        .walk_parts(selection, Want::Stacks, cancel, |added| {
+            tree.add(added.symbols, &added.nodes)
+        })?;
     Ok((tree, coverage))
 }
 

@@ -43,6 +43,7 @@ struct Entry {
 }
 
 /// Where a source's ids stand in the new part.
+#[derive(Default)]
 struct Ids {
     type_sets: Vec<u32>,
     series: Vec<u32>,
@@ -57,57 +58,76 @@ fn failed(error: parquet::errors::ParquetError) -> LoadError {
     LoadError::Io(std::io::Error::other(error))
 }
 
-/// Writes one service. `step_ns` > 0 adds up the profiles of each series in steps of that length.
-///
-/// # Errors
-/// When a source cannot be read.
-pub fn write_part(
-    writer: &mut BlockWriter,
-    sources: &[Source],
-    step_ns: i64,
-) -> Result<(), LoadError> {
-    let Some(first) = sources.first() else {
-        return Ok(());
-    };
-    let mut symbols = PartBuilder::new(&first.header.service);
-    let (mut header, mut ids) = union(&first.header.service, sources);
-    for (source, ids) in sources.iter().zip(&mut ids) {
-        let known = match &source.data {
-            Data::Segment(part) => &part.symbols,
-            Data::Block { sidecar, .. } => &sidecar.symbols,
+/// The parts of one service on their way into one.
+pub struct PartMerge<'a> {
+    service: &'a str,
+    symbols: PartBuilder,
+    sources: Vec<Source<'a>>,
+    ids: Vec<Ids>,
+}
+
+impl<'a> PartMerge<'a> {
+    /// Nothing yet.
+    pub fn new(service: &'a str) -> Self {
+        Self {
+            service,
+            symbols: PartBuilder::new(service),
+            sources: Vec::new(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// Takes a part in. Its symbols are merged at once and dropped: those of many small segments
+    /// would take more memory than all their rows.
+    pub fn add(&mut self, mut source: Source<'a>) {
+        let own = match &mut source.data {
+            Data::Segment(part) => std::mem::take(&mut part.symbols),
+            Data::Block { sidecar, .. } => std::mem::take(&mut sidecar.symbols),
         };
-        let (nodes, label_sets) = symbols.add_symbols(known);
-        ids.label_sets = label_sets;
-        ids.stacks = match &source.data {
+        let (nodes, label_sets) = self.symbols.add_symbols(&own);
+        let stacks = match &source.data {
             Data::Segment(_) => nodes,
             Data::Block { sidecar, .. } => {
                 let old = sidecar.stack_nodes.iter();
                 old.map(|&node| nodes[node as usize]).collect()
             }
         };
+        self.ids.push(Ids {
+            stacks,
+            label_sets,
+            ..Ids::default()
+        });
+        self.sources.push(source);
     }
-    let (_, part) = symbols.finish();
-    let symbols = part.symbols;
-    let stack_nodes = by_frequency(sources, &mut ids, symbols.parents.len())?;
-    let entries = entries(sources, &ids, step_ns);
-    describe(&mut header, sources, &ids, &entries);
-    writer.begin_part(&header);
-    let mut merge = Merge::new(sources, &ids);
-    let mut totals = Vec::new();
-    for group in entries.chunk_by(|a, b| same_output(a, b, step_ns)) {
-        let row = added(sources, &header, group, &mut totals);
-        let width = header.type_sets[row.type_set as usize].values.len();
-        merge.rows(group, width)?;
-        writer
-            .add_profile(&row, &totals, &merge.out)
-            .map_err(failed)?;
+
+    /// Writes the part. `step_ns` > 0 adds up the profiles of each series in steps of that length.
+    ///
+    /// # Errors
+    /// When a source cannot be read.
+    pub fn write(mut self, writer: &mut BlockWriter, step_ns: i64) -> Result<(), LoadError> {
+        let (_, part) = self.symbols.finish();
+        let (symbols, sources) = (part.symbols, &self.sources);
+        let mut header = union(self.service, sources, &mut self.ids);
+        let stack_nodes = by_frequency(sources, &mut self.ids, symbols.parents.len())?;
+        let ids = &self.ids;
+        let entries = entries(sources, ids, step_ns);
+        describe(&mut header, sources, ids, &entries);
+        writer.begin_part(&header);
+        let mut merge = Merge::new(sources, ids);
+        let mut totals = Vec::new();
+        for group in entries.chunk_by(|a, b| same_output(a, b, step_ns)) {
+            let row = added(sources, &header, group, &mut totals);
+            let width = header.type_sets[row.type_set as usize].values.len();
+            merge.rows(group, width)?;
+            let added = writer.add_profile(&row, &totals, &merge.out);
+            added.map_err(failed)?;
+        }
+        let ended = writer.end_part(header, &symbols, &stack_nodes);
+        ended.map_err(failed)
     }
-    writer
-        .end_part(header, &symbols, &stack_nodes)
-        .map_err(failed)
 }
 
-/// A block of whole services in memory, without what it replaces. `step_ns` as in [`write_part`].
+/// A block of whole services in memory, without what it replaces. `step_ns` as in [`PartMerge::write`].
 ///
 /// # Errors
 /// When the Parquet library fails.
@@ -124,12 +144,14 @@ pub fn from_parts(
             header: &header,
             data: Data::Segment(Box::new(part)),
         };
-        write_part(&mut writer, &[source], step_ns)?;
+        let mut merge = PartMerge::new(&header.service);
+        merge.add(source);
+        merge.write(&mut writer, step_ns)?;
     }
     writer.finish().map_err(failed)
 }
 
-/// One block of several in memory, without what it replaces. `step_ns` as in [`write_part`].
+/// One block of several in memory, without what it replaces. `step_ns` as in [`PartMerge::write`].
 ///
 /// # Errors
 /// When a source is damaged.
@@ -143,13 +165,12 @@ pub fn from_blocks(blocks: &[Block], layout: &Layout, step_ns: i64) -> Result<Bl
             services.entry(&part.service).or_default().push((block, at));
         }
     }
-    for parts in services.values() {
-        let sources = parts.iter().map(|&(block, at)| in_memory(block, at));
-        write_part(
-            &mut writer,
-            &sources.collect::<Result<Vec<_>, _>>()?,
-            step_ns,
-        )?;
+    for (service, parts) in services {
+        let mut merge = PartMerge::new(service);
+        for (block, at) in parts {
+            merge.add(in_memory(block, at)?);
+        }
+        merge.write(&mut writer, step_ns)?;
     }
     writer.finish().map_err(failed)
 }
@@ -175,7 +196,7 @@ fn in_memory(block: &Block, at: usize) -> Result<Source<'_>, LoadError> {
 
 /// Sorted type sets and series of all sources. Sorted in every block, so that blocks merge by
 /// reading each forwards.
-fn union(service: &str, sources: &[Source]) -> (PartHeader, Vec<Ids>) {
+fn union(service: &str, sources: &[Source], ids: &mut [Ids]) -> PartHeader {
     let mut type_sets: Vec<TypeSet> = Vec::new();
     let mut series: Vec<&Labels> = Vec::new();
     for source in sources {
@@ -187,21 +208,14 @@ fn union(service: &str, sources: &[Source]) -> (PartHeader, Vec<Ids>) {
     series.sort();
     series.dedup();
     let place = |at: Result<usize, usize>| at.unwrap_or_else(|at| at) as u32;
-    let ids = sources.iter().map(|source| {
+    for (source, ids) in sources.iter().zip(ids) {
         let sets = source.header.type_sets.iter();
+        let sets = sets.map(|set| place(type_sets.binary_search(set)));
         let labels = source.header.series.iter();
-        Ids {
-            type_sets: sets
-                .map(|set| place(type_sets.binary_search(set)))
-                .collect(),
-            series: labels
-                .map(|entry| place(series.binary_search(&&entry.labels)))
-                .collect(),
-            stacks: Vec::new(),
-            label_sets: Vec::new(),
-        }
-    });
-    let ids = ids.collect();
+        let labels = labels.map(|entry| place(series.binary_search(&&entry.labels)));
+        ids.type_sets = sets.collect();
+        ids.series = labels.collect();
+    }
     let blank = |labels: &&Labels| SeriesEntry {
         labels: (*labels).clone(),
         type_sets: Vec::new(),
@@ -209,14 +223,13 @@ fn union(service: &str, sources: &[Source]) -> (PartHeader, Vec<Ids>) {
         max_time_ns: i64::MIN,
         profiles: 0,
     };
-    let header = PartHeader {
+    PartHeader {
         service: service.to_owned(),
         series: series.iter().map(blank).collect(),
         type_sets,
         samples: 0,
         sections: [Section::default(); 3],
-    };
-    (header, ids)
+    }
 }
 
 /// Numbers the stacks that have rows, the most frequent first; the answer is the node of each.

@@ -262,7 +262,12 @@ impl Writer {
             });
         match written {
             Ok(header) => {
-                self.catalog.insert(Segment { name, header }, created_ns);
+                let segment = Segment {
+                    name,
+                    header,
+                    block: None,
+                };
+                self.catalog.insert(segment, created_ns);
                 Ok(())
             }
             Err(error) => {

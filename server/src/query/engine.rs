@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
+use super::read::{self, Added, Want};
 use super::selector::Selector;
+use crate::block::{self, Chunk};
 use crate::metrics::Metrics;
-use crate::segment::{Part, PartHeader, ProfileRow, Profiles};
-use crate::store::cache::Cache;
+use crate::segment::{PartHeader, Profiles};
+use crate::store::cache::{Cache, Held};
 use crate::store::catalog::{Catalog, Segment};
 use crate::store::disk::Disk;
 use crate::store::load::{self, LoadError};
@@ -115,43 +117,87 @@ pub struct Engine {
     pub recovering: Mutex<Option<String>>,
 }
 
-/// A selected profile: its part, its row, and the column of its values.
-pub struct Selected<'a> {
-    /// Row in the part.
-    pub row: &'a ProfileRow,
+/// A selected profile, or in a roll-up all of a step.
+#[derive(Debug, Clone, Copy)]
+pub struct Selected {
+    /// Index of its row.
+    pub at: usize,
     /// Value column.
     pub column: usize,
+    /// Index into the part's series.
+    pub series: u32,
+    /// Start, Unix nanoseconds.
+    pub time_ns: i64,
+    /// Nanoseconds.
+    pub duration_ns: i64,
+    /// Sampling period.
+    pub period: i64,
+    /// Profiles in it.
+    pub profiles: u64,
+    /// Samples of these.
+    pub samples: u64,
+}
+
+impl Coverage {
+    fn count(&mut self, rows: &[Selected]) {
+        self.profiles += rows.iter().map(|row| row.profiles).sum::<u64>();
+        self.samples += rows.iter().map(|row| row.samples).sum::<u64>();
+    }
 }
 
 impl Engine {
-    /// Calls `visit` for each part that holds selected profiles, with the selected rows.
+    /// Calls `visit` for each part that holds selected profiles, with their sums.
     ///
     /// # Errors
     /// [`QueryError::Cancelled`], or what `visit` answers.
     pub fn walk_parts(
         &self,
         selection: &Selection,
+        want: Want,
         cancel: &Cancel,
-        mut visit: impl FnMut(&PartHeader, &Part, &[Selected]) -> Result<(), QueryError>,
+        mut visit: impl FnMut(&Added) -> Result<(), QueryError>,
     ) -> Result<Coverage, QueryError> {
         let mut coverage = self.gaps(selection.from_ns, selection.until_ns);
         for touched in self.touched(selection) {
             cancel.check()?;
-            let segment = &touched.segment;
-            match load::part(&*self.disk, &self.cache, segment, touched.part) {
-                Ok(part) => {
-                    let rows = selected(&touched, &part.profiles, selection);
-                    if !rows.is_empty() {
-                        coverage.profiles += rows.len() as u64;
-                        coverage.samples +=
-                            rows.iter().map(|s| u64::from(s.row.samples)).sum::<u64>();
-                        visit(touched.header(), &part, &rows)?;
-                    }
-                }
-                Err(error) => self.problem(&mut coverage, &segment.name, &error),
+            let mut answered = Ok(());
+            let read = self.sums(&touched, selection, want, |added| {
+                coverage.count(added.rows);
+                answered = visit(added);
+            });
+            answered?;
+            if let Err(error) = read {
+                self.problem(&mut coverage, &touched.segment.name, &error);
             }
         }
         Ok(coverage)
+    }
+
+    /// Reads and adds up one part; `visit` is called when it holds selected profiles.
+    fn sums(
+        &self,
+        touched: &Touched,
+        selection: &Selection,
+        want: Want,
+        visit: impl FnOnce(&Added),
+    ) -> Result<(), LoadError> {
+        let (disk, segment, index) = (&*self.disk, &*touched.segment, touched.part);
+        let Some(files) = &segment.block else {
+            let part = load::part(disk, &self.cache, segment, index)?;
+            let rows = touched.of_segment(&part.profiles, selection);
+            if !rows.is_empty() {
+                visit(&read::of_part(&part, &rows, want));
+            }
+            return Ok(());
+        };
+        let sidecar = load::sidecar(disk, &self.cache, segment, files, index)?;
+        let rows = touched.of_block(&sidecar.profiles, selection);
+        if !rows.is_empty() {
+            let fetch = |chunks: &[Chunk]| load::chunks(disk, segment, chunks);
+            let part = &files.parts[index];
+            visit(&read::of_block(&sidecar, part, &rows, want, fetch)?);
+        }
+        Ok(())
     }
 
     /// Calls `visit` for each selected profile with its total; reads no samples.
@@ -162,34 +208,58 @@ impl Engine {
         &self,
         selection: &Selection,
         cancel: &Cancel,
-        mut visit: impl FnMut(&PartHeader, &ProfileRow, i64),
+        mut visit: impl FnMut(&PartHeader, &Selected, i64),
     ) -> Result<Coverage, QueryError> {
         let mut coverage = self.gaps(selection.from_ns, selection.until_ns);
         for touched in self.touched(selection) {
             cancel.check()?;
-            let held = self.cache.get(&touched.segment.name, touched.part);
-            let read;
-            let profiles = match &held {
-                Some(part) => &part.profiles,
-                None => match load::profiles(&*self.disk, &touched.segment, touched.part) {
-                    Ok(profiles) => {
-                        read = profiles;
-                        &read
-                    }
-                    Err(error) => {
-                        self.problem(&mut coverage, &touched.segment.name, &error);
-                        continue;
-                    }
-                },
-            };
-            for Selected { row, column } in selected(&touched, profiles, selection) {
-                coverage.profiles += 1;
-                coverage.samples += u64::from(row.samples);
-                let total = profiles.totals[row.first_total as usize + column];
-                visit(touched.header(), row, total);
+            let read = self.totals(&touched, selection, |rows, totals| {
+                coverage.count(rows);
+                for (row, &total) in rows.iter().zip(totals) {
+                    visit(touched.header(), row, total);
+                }
+            });
+            if let Err(error) = read {
+                self.problem(&mut coverage, &touched.segment.name, &error);
             }
         }
         Ok(coverage)
+    }
+
+    fn totals(
+        &self,
+        touched: &Touched,
+        selection: &Selection,
+        visit: impl FnOnce(&[Selected], &[i64]),
+    ) -> Result<(), LoadError> {
+        let (disk, segment, index) = (&*self.disk, &*touched.segment, touched.part);
+        let held = self.cache.get(&segment.name, index);
+        let of_segment = |profiles: &Profiles| {
+            let rows = touched.of_segment(profiles, selection);
+            let first = |row: &Selected| profiles.rows[row.at].first_total as usize;
+            let totals = rows
+                .iter()
+                .map(|row| profiles.totals[first(row) + row.column]);
+            let totals = totals.collect();
+            (rows, totals)
+        };
+        let of_block = |profiles: &block::Profiles| {
+            let rows = touched.of_block(profiles, selection);
+            let first = |row: &Selected| profiles.rows[row.at].first_total as usize;
+            let totals = rows
+                .iter()
+                .map(|row| profiles.totals[first(row) + row.column]);
+            let totals = totals.collect();
+            (rows, totals)
+        };
+        let (rows, totals): (Vec<Selected>, Vec<i64>) = match (held, &segment.block) {
+            (Some(Held::Part(part)), _) => of_segment(&part.profiles),
+            (Some(Held::Sidecar(sidecar)), _) => of_block(&sidecar.profiles),
+            (None, None) => of_segment(&load::profiles(disk, segment, index)?),
+            (None, Some(files)) => of_block(&load::block_profiles(disk, segment, files, index)?),
+        };
+        visit(&rows, &totals);
+        Ok(())
     }
 
     fn touched(&self, selection: &Selection) -> Vec<Touched> {
@@ -378,15 +448,26 @@ fn select_part(part: &PartHeader, selection: &Selection) -> Option<Chosen> {
     series.contains(&true).then_some((series, columns))
 }
 
-fn selected<'a>(
-    touched: &Touched,
-    profiles: &'a Profiles,
-    selection: &Selection,
-) -> Vec<Selected<'a>> {
-    let rows = profiles.rows.iter().filter_map(|row| {
-        let column = touched.columns[row.type_set as usize]?;
-        let inside = row.time_ns >= selection.from_ns && row.time_ns < selection.until_ns;
-        (inside && touched.series[row.series as usize]).then_some(Selected { row, column })
-    });
-    rows.collect()
+impl Touched {
+    fn wanted(&self, type_set: u32, series: u32, time_ns: i64, of: &Selection) -> Option<usize> {
+        let column = self.columns[type_set as usize]?;
+        let inside = time_ns >= of.from_ns && time_ns < of.until_ns;
+        (inside && self.series[series as usize]).then_some(column)
+    }
+
+    fn of_segment(&self, profiles: &Profiles, of: &Selection) -> Vec<Selected> {
+        let rows = profiles.rows.iter().enumerate().filter_map(|(at, row)| {
+            let column = self.wanted(row.type_set, row.series, row.time_ns, of)?;
+            Some(Selected::of_segment(at, row, column))
+        });
+        rows.collect()
+    }
+
+    fn of_block(&self, profiles: &block::Profiles, of: &Selection) -> Vec<Selected> {
+        let rows = profiles.rows.iter().enumerate().filter_map(|(at, row)| {
+            let column = self.wanted(row.type_set, row.series, row.time_ns, of)?;
+            Some(Selected::of_block(at, row, column))
+        });
+        rows.collect()
+    }
 }

@@ -1,9 +1,9 @@
 //! Adding parts up into one tree of names: sums per stack first, names last.
 
 use crate::hash::{IdTable, PairTable, bytes};
-use crate::segment::{Part, Symbols};
+use crate::segment::Symbols;
 
-use super::engine::{QueryError, Selected};
+use super::engine::QueryError;
 
 const UNSET: u32 = u32::MAX;
 
@@ -12,22 +12,6 @@ const MAX_NODES: usize = 16 << 20;
 
 /// The outermost frame by which the SDK marks a stack that was cut at its depth limit.
 pub const TRUNCATED: &[u8] = b"[truncated]";
-
-/// Values of the samples of one column, added up by stack node.
-pub fn sums(part: &Part, rows: &[Selected]) -> Vec<i64> {
-    let mut sums = vec![0_i64; part.symbols.parents.len()];
-    for Selected { row, column } in rows {
-        for (&stack, &value) in part
-            .row_stacks(row)
-            .iter()
-            .zip(part.row_values(row, *column))
-        {
-            let sum = &mut sums[stack as usize];
-            *sum = sum.saturating_add(value);
-        }
-    }
-    sums
-}
 
 /// The tree of names under construction. Node 0 is the root; a parent is always before its children.
 pub struct NameTree {

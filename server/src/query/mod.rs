@@ -6,6 +6,7 @@ pub mod engine;
 pub mod labels;
 pub mod merge;
 pub mod pprof;
+pub mod read;
 pub mod selector;
 pub mod series;
 pub mod time;

@@ -9,6 +9,7 @@ use pilotlight_profile::{
 
 use super::engine::{Cancel, Coverage, Engine, QueryError, Selection};
 use super::merge::address_name;
+use super::read::Want;
 use crate::segment::{PartBuilder, Symbols};
 
 /// What the parts of a selection add up to.
@@ -40,24 +41,21 @@ impl Engine {
             start_ns: i64::MAX,
             duration_ns: 0,
         };
-        let coverage = self.walk_parts(selection, cancel, |_, part, rows| {
-            let (nodes, sets) = sum.symbols.add_symbols(&part.symbols);
-            for selected in rows {
-                let row = selected.row;
-                let labels = part.row_label_sets(row);
-                let samples = part
-                    .row_stacks(row)
-                    .iter()
-                    .zip(part.row_values(row, selected.column));
-                for (index, (&stack, &value)) in samples.enumerate() {
-                    let set = labels.get(index).map_or(0, |&set| sets[set as usize]);
-                    let total = sum.values.entry((nodes[stack as usize], set)).or_default();
+        let coverage = self.walk_parts(selection, Want::Labels, cancel, |added| {
+            let (nodes, sets) = sum.symbols.add_symbols(added.symbols);
+            let unlabelled = added.nodes.iter().enumerate();
+            let unlabelled = unlabelled.map(|(node, &value)| ((node as u32, 0), value));
+            let labelled = added.labelled.iter().map(|(&key, &value)| (key, value));
+            for ((node, set), value) in unlabelled.chain(labelled) {
+                if value != 0 {
+                    let key = (nodes[node as usize], sets[set as usize]);
+                    let total = sum.values.entry(key).or_default();
                     *total = total.saturating_add(value);
                 }
-                sum.period = Some(
-                    sum.period
-                        .map_or(row.period, |period| period.max(row.period)),
-                );
+            }
+            for row in added.rows {
+                let period = sum.period.unwrap_or(row.period);
+                sum.period = Some(period.max(row.period));
                 sum.start_ns = sum.start_ns.min(row.time_ns);
                 sum.duration_ns = sum.duration_ns.saturating_add(row.duration_ns);
             }

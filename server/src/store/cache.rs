@@ -3,13 +3,32 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::block::Sidecar;
 use crate::segment::Part;
 
 type Key = (String, usize);
 
+/// What is held of a part.
+#[derive(Clone)]
+pub enum Held {
+    /// All of a segment's part.
+    Part(Arc<Part>),
+    /// All but the samples of a block's part.
+    Sidecar(Arc<Sidecar>),
+}
+
+impl Held {
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Part(part) => part.heap_bytes(),
+            Self::Sidecar(sidecar) => sidecar.heap_bytes(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Inner {
-    parts: HashMap<Key, (Arc<Part>, u64)>,
+    parts: HashMap<Key, (Held, u64)>,
     /// Use counter → key would be a second map; a scan of a few hundred entries is cheaper to own.
     uses: u64,
     bytes: usize,
@@ -37,7 +56,7 @@ impl Cache {
     }
 
     /// A part of a segment, if held.
-    pub fn get(&self, segment: &str, part: usize) -> Option<Arc<Part>> {
+    pub fn get(&self, segment: &str, part: usize) -> Option<Held> {
         self.with(|inner| {
             inner.uses += 1;
             let now = inner.uses;
@@ -56,7 +75,7 @@ impl Cache {
     }
 
     /// Keeps a part, unless it alone is larger than a quarter of the cache.
-    pub fn put(&self, segment: &str, part: usize, data: &Arc<Part>) {
+    pub fn put(&self, segment: &str, part: usize, data: &Held) {
         let bytes = data.heap_bytes();
         if bytes > self.limit / 4 {
             return;
@@ -123,10 +142,10 @@ mod tests {
     #[test]
     fn cache_stays_within_its_bytes_and_drops_the_least_used() {
         let part = |n| {
-            Arc::new(Part {
+            Held::Part(Arc::new(Part {
                 values: vec![0; n],
                 ..Part::default()
-            })
+            }))
         };
         let one = part(100).heap_bytes();
         let cache = Cache::new(one * 10);

@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::block::Files;
 use crate::segment::Header;
 
-/// A segment on disk.
+/// A segment or block on disk.
 #[derive(Debug)]
 pub struct Segment {
-    /// File name.
+    /// File name; of a block, that of its manifest.
     pub name: String,
     /// Its header.
     pub header: Header,
+    /// Where a block's bytes stand; `None` = a segment.
+    pub block: Option<Files>,
 }
 
 /// A file that could not be read, wholly or in part.

@@ -12,7 +12,9 @@ use object_store::local::LocalFileSystem;
 use object_store::{ObjectStore, ObjectStoreExt, path::Path as ObjectPath};
 use tokio::runtime::Handle;
 
-/// The folder of segments. Calls block; none of them may run on an async worker.
+use crate::block;
+
+/// The files of segments and blocks. Calls block; none of them may run on an async worker.
 pub trait Disk: Send + Sync + 'static {
     /// Writes a new file; when this returns `Ok`, content and name survive a power cut.
     /// After an error the file is not there (or, if even its removal fails, may be).
@@ -20,7 +22,7 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// The cause as the system gives it; `AlreadyExists` when the name is taken.
     fn put_new(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
-    /// Names and lengths of all segment files.
+    /// Names and lengths of all files, sorted by name.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -37,36 +39,56 @@ pub trait Disk: Send + Sync + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
 }
 
-/// A local directory.
+/// A local directory: segments in one folder, the files of blocks in another.
 pub struct LocalDisk {
-    segments: PathBuf,
+    segments: Folder,
+    blocks: Folder,
     temporary: PathBuf,
-    objects: Arc<dyn ObjectStore>,
     runtime: Handle,
 }
 
+struct Folder {
+    path: PathBuf,
+    objects: Arc<dyn ObjectStore>,
+}
+
+impl Folder {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(&path)?;
+        let objects = Arc::new(LocalFileSystem::new_with_prefix(&path)?);
+        Ok(Self { path, objects })
+    }
+}
+
 impl LocalDisk {
-    /// Opens (and makes) `root/segments` and `root/tmp`.
+    /// Opens (and makes) `root/segments`, `root/blocks` and `root/tmp`.
     ///
     /// # Errors
     /// When a folder cannot be made.
     pub fn open(root: &Path, runtime: Handle) -> io::Result<Self> {
-        let (segments, temporary) = (root.join("segments"), root.join("tmp"));
-        for folder in [&segments, &temporary] {
-            fs::create_dir_all(folder)?;
-        }
+        let temporary = root.join("tmp");
+        fs::create_dir_all(&temporary)?;
+        let segments = Folder::open(root.join("segments"))?;
+        let blocks = Folder::open(root.join("blocks"))?;
         // What a crash left half written was never acknowledged.
         for left in fs::read_dir(&temporary)?.flatten() {
             let _ = fs::remove_file(left.path());
         }
         sync_folder(root)?;
-        let objects = Arc::new(LocalFileSystem::new_with_prefix(&segments)?);
         Ok(Self {
             segments,
+            blocks,
             temporary,
-            objects,
             runtime,
         })
+    }
+
+    fn folder(&self, name: &str) -> &Folder {
+        if name.ends_with(SEGMENT) {
+            &self.segments
+        } else {
+            &self.blocks
+        }
     }
 
     fn write_temporary(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -78,8 +100,13 @@ impl LocalDisk {
 
 /// Whether a file in the folder is one of the store's.
 pub(super) fn is_ours(name: &str) -> bool {
-    name.ends_with(".plseg")
+    [SEGMENT, block::MANIFEST, block::SAMPLES, block::SYMBOLS]
+        .iter()
+        .any(|end| name.ends_with(end))
 }
+
+/// End of the names of segments.
+const SEGMENT: &str = ".plseg";
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
@@ -97,41 +124,43 @@ pub(super) fn io_error(error: object_store::Error) -> io::Error {
 impl Disk for LocalDisk {
     fn put_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let temporary = self.temporary.join(name);
-        let target = self.segments.join(name);
+        let folder = &self.folder(name).path;
+        let target = folder.join(name);
         let written = self
             .write_temporary(&temporary, bytes)
             // A link fails where a rename would overwrite: create-only.
             .and_then(|()| fs::hard_link(&temporary, &target));
         let _ = fs::remove_file(&temporary);
         written?;
-        sync_folder(&self.segments).inspect_err(|_| {
+        sync_folder(folder).inspect_err(|_| {
             // Not durable, so not acknowledged, so it must not be found later either.
             let _ = fs::remove_file(&target);
         })
     }
 
     fn list(&self) -> io::Result<Vec<(String, u64)>> {
-        let listed = self
-            .runtime
-            .block_on(self.objects.list(None).try_collect::<Vec<_>>());
-        let mut files: Vec<(String, u64)> = listed
-            .map_err(io_error)?
-            .into_iter()
-            .map(|meta| (meta.location.to_string(), meta.size))
-            .filter(|(name, _)| is_ours(name))
-            .collect();
+        let mut files: Vec<(String, u64)> = Vec::new();
+        for folder in [&self.segments, &self.blocks] {
+            let listing = folder.objects.list(None).try_collect::<Vec<_>>();
+            let listed = self.runtime.block_on(listing).map_err(io_error)?;
+            let named = listed
+                .into_iter()
+                .map(|meta| (meta.location.to_string(), meta.size));
+            files.extend(named.filter(|(name, _)| is_ours(name)));
+        }
         files.sort();
         Ok(files)
     }
 
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
         let path = ObjectPath::from(name);
-        let bytes = self.runtime.block_on(self.objects.get_range(&path, range));
+        let objects = &self.folder(name).objects;
+        let bytes = self.runtime.block_on(objects.get_range(&path, range));
         bytes.map(|bytes| bytes.to_vec()).map_err(io_error)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        match fs::remove_file(self.segments.join(name)) {
+        match fs::remove_file(self.folder(name).path.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }

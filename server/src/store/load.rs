@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use super::cache::Cache;
+use super::cache::{Cache, Held};
 use super::catalog::Segment;
 use super::disk::Disk;
+use crate::block::{self, Chunk, Files, Sidecar};
 use crate::segment::{
     self, Damage, FIXED_LEN, Header, Part, Profiles, decode_header, decode_part, decode_profiles,
 };
@@ -65,7 +66,7 @@ pub fn read_part(disk: &dyn Disk, segment: &Segment, index: usize) -> Result<Par
     Ok(decode_part(header, [section(0), section(1), section(2)])?)
 }
 
-/// One part, from the cache or from disk.
+/// One part of a segment, from the cache or from disk.
 ///
 /// # Errors
 /// See [`LoadError`].
@@ -75,11 +76,11 @@ pub fn part(
     segment: &Segment,
     index: usize,
 ) -> Result<Arc<Part>, LoadError> {
-    if let Some(part) = cache.get(&segment.name, index) {
+    if let Some(Held::Part(part)) = cache.get(&segment.name, index) {
         return Ok(part);
     }
     let part = Arc::new(read_part(disk, segment, index)?);
-    cache.put(&segment.name, index, &part);
+    cache.put(&segment.name, index, &Held::Part(part.clone()));
     Ok(part)
 }
 
@@ -95,4 +96,84 @@ pub fn profiles(disk: &dyn Disk, segment: &Segment, index: usize) -> Result<Prof
         section.offset..section.offset + section.stored,
     )?;
     Ok(decode_profiles(header, &stored)?)
+}
+
+/// Reads the manifest of a block.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn manifest(disk: &dyn Disk, name: &str, len: u64) -> Result<(Header, Files), LoadError> {
+    let bytes = disk.read(name, 0..len)?;
+    Ok(block::decode_manifest(&bytes)?)
+}
+
+/// All of a block's part but its samples.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn read_sidecar(
+    disk: &dyn Disk,
+    segment: &Segment,
+    files: &Files,
+    index: usize,
+) -> Result<Sidecar, LoadError> {
+    let part = &files.parts[index];
+    let name = block::sibling(&segment.name, block::SYMBOLS);
+    let bytes = disk.read(&name, block::span(&part.symbols))?;
+    let header = &segment.header.parts[index];
+    Ok(block::read_sidecar(header, part, bytes)?)
+}
+
+/// The same, from the cache or from disk.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn sidecar(
+    disk: &dyn Disk,
+    cache: &Cache,
+    segment: &Segment,
+    files: &Files,
+    index: usize,
+) -> Result<Arc<Sidecar>, LoadError> {
+    if let Some(Held::Sidecar(sidecar)) = cache.get(&segment.name, index) {
+        return Ok(sidecar);
+    }
+    let sidecar = Arc::new(read_sidecar(disk, segment, files, index)?);
+    cache.put(&segment.name, index, &Held::Sidecar(sidecar.clone()));
+    Ok(sidecar)
+}
+
+/// The profiles of a block's part alone.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn block_profiles(
+    disk: &dyn Disk,
+    segment: &Segment,
+    files: &Files,
+    index: usize,
+) -> Result<block::Profiles, LoadError> {
+    let part = &files.parts[index];
+    let chunks = block::profile_chunks(part);
+    let name = block::sibling(&segment.name, block::SYMBOLS);
+    let bytes = disk.read(&name, block::span(chunks))?;
+    let header = &segment.header.parts[index];
+    Ok(block::read_profiles(header, part, bytes)?)
+}
+
+/// Columns of the samples file.
+///
+/// # Errors
+/// When the system refuses; the checksums are checked by whoever decodes them.
+pub fn chunks(
+    disk: &dyn Disk,
+    segment: &Segment,
+    chunks: &[Chunk],
+) -> Result<Vec<(Chunk, Vec<u8>)>, LoadError> {
+    let name = block::sibling(&segment.name, block::SAMPLES);
+    let read = |chunk: &Chunk| {
+        let bytes = disk.read(&name, chunk.offset..chunk.offset + chunk.len)?;
+        Ok((*chunk, bytes))
+    };
+    chunks.iter().map(read).collect()
 }

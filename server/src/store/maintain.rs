@@ -1,28 +1,33 @@
-//! Background work: merge small segments, delete by age and bytes.
+//! Background work: segments into blocks, blocks into larger ones, deletion by age and bytes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::catalog::{Catalog, Segment};
+use super::compact::{self, Plan};
 use super::disk::Disk;
 use super::load;
+use crate::block;
 use crate::env::Env;
 use crate::metrics::Metrics;
-use crate::segment::{self, About, SegmentBuilder};
 
 /// When to merge and what to delete.
 #[derive(Debug, Clone)]
 pub struct Maintenance {
-    /// Merge segments of one level once there are so many.
-    pub fan_in: usize,
-    /// Merge fewer once the oldest of level 0 is this old.
+    /// Segments become a block once the oldest waited so long, or once they have `full_bytes`.
     pub patience: Duration,
-    /// A merged segment of this many bytes is not merged again.
+    /// Blocks of one level become one of the next when the span of time that they share is over.
+    /// Ascending; the first is for level 1.
+    pub spans: [Duration; 3],
+    /// Blocks of one level and span become one earlier once there are so many.
+    pub fan_in: usize,
+    /// A block of this many bytes is not merged again.
     pub full_bytes: u64,
-    /// Delete segments whose newest profile is older; `None` = never.
+    /// Delete what has no newer profile; `None` = never.
     pub max_age: Option<Duration>,
-    /// Delete the oldest segments above this sum; `None` = no limit.
+    /// Delete the oldest segments and blocks above this sum; `None` = no limit.
     pub max_bytes: Option<u64>,
     /// How long a replaced file stays for queries that began before.
     pub grace: Duration,
@@ -30,10 +35,12 @@ pub struct Maintenance {
 
 impl Default for Maintenance {
     fn default() -> Self {
+        const MINUTE: u64 = 60;
         Self {
-            fan_in: 16,
             patience: Duration::from_secs(10),
-            full_bytes: 8 << 20,
+            spans: [5 * MINUTE, 60 * MINUTE, 24 * 60 * MINUTE].map(Duration::from_secs),
+            fan_in: 32,
+            full_bytes: 16 << 20,
             max_age: Some(Duration::from_secs(15 * 86_400)),
             max_bytes: Some(20 << 30),
             grace: Duration::from_secs(60),
@@ -41,8 +48,8 @@ impl Default for Maintenance {
     }
 }
 
-/// Levels above this are not merged further.
-const TOP_LEVEL: u32 = 3;
+/// A lone segment waits this many times the patience for company.
+const LONELY: i64 = 6;
 
 /// What maintenance works on.
 pub struct Maintainer {
@@ -61,81 +68,100 @@ pub struct Maintainer {
 impl Maintainer {
     /// One round: at most one merge a level, then retention, then deletion of replaced files.
     pub fn round(&self) {
-        for level in 0..TOP_LEVEL {
-            let sources = self.due(level);
-            if sources.len() > 1
-                && let Err(error) = self.merge(&sources, level + 1)
-            {
-                eprintln!(
-                    "pilotlight: merging {} segments failed: {error}",
-                    sources.len()
-                );
-            }
+        self.merge(&self.due_segments(), 1);
+        for level in 1..=self.rules.spans.len() as u32 {
+            self.merge(&self.due_blocks(level), level + 1);
         }
         self.expire();
         self.delete_retired();
     }
 
-    /// Neighbouring segments of a level that should become one.
-    fn due(&self, level: u32) -> Vec<Arc<Segment>> {
-        let small = self.catalog.select(|segment| {
-            segment.header.level == level && segment.header.file_len < self.rules.full_bytes
-        });
-        let oldest = small
-            .first()
-            .map_or(i64::MAX, |segment| segment.header.created_ns);
-        // Each level waits fan_in times as long as the one below.
-        let patience = self.rules.patience.as_nanos() as i64
-            * (self.rules.fan_in as i64).saturating_pow(level);
-        let waited = self.env.now_ns().saturating_sub(oldest) > patience;
-        if small.len() < self.rules.fan_in && !waited {
+    /// Segments that should become a block.
+    fn due_segments(&self) -> Vec<Arc<Segment>> {
+        let segments = self.catalog.select(|segment| segment.block.is_none());
+        let Some(oldest) = segments.first() else {
+            return Vec::new();
+        };
+        let bytes: u64 = segments.iter().map(|segment| segment.header.file_len).sum();
+        let waited = self.env.now_ns().saturating_sub(oldest.header.created_ns);
+        let patience = self.rules.patience.as_nanos() as i64;
+        let lone = segments.len() == 1 && waited <= patience.saturating_mul(LONELY);
+        if lone || (waited <= patience && bytes < self.rules.full_bytes) {
             return Vec::new();
         }
-        let mut bytes = 0;
-        small
-            .into_iter()
-            .take_while(|segment| {
-                bytes += segment.header.file_len;
-                bytes <= self.rules.full_bytes * 2
-            })
-            .take(self.rules.fan_in * 8)
-            .collect()
+        self.as_many_as_fit(segments)
     }
 
-    /// Writes one segment in place of several. The put of the new file is the commit: it names what
-    /// it replaces, so whoever finds both counts the new one only.
-    fn merge(&self, sources: &[Arc<Segment>], level: u32) -> Result<(), load::LoadError> {
-        let mut builder = SegmentBuilder::default();
-        for source in sources {
-            for (index, header) in source.header.parts.iter().enumerate() {
-                match load::read_part(&*self.disk, source, index) {
-                    Ok(part) => builder.add_part(header, &part),
-                    Err(error) => {
-                        self.note_damage(source, &error);
-                        return Err(error);
-                    }
+    /// Blocks of a level and below, of one span, that should become one of the next level.
+    fn due_blocks(&self, level: u32) -> Vec<Arc<Segment>> {
+        let span = self.rules.spans[level as usize - 1].as_nanos().max(1) as i64;
+        let blocks = self.catalog.select(|segment| {
+            let header = &segment.header;
+            segment.block.is_some()
+                && (1..=level).contains(&header.level)
+                && header.file_len < self.rules.full_bytes
+        });
+        let mut spans: BTreeMap<i64, Vec<Arc<Segment>>> = BTreeMap::new();
+        for block in blocks {
+            let at = block.header.created_ns.div_euclid(span);
+            spans.entry(at).or_default().push(block);
+        }
+        let now = self.env.now_ns();
+        let patience = self.rules.patience.as_nanos() as i64;
+        for (at, mut blocks) in spans {
+            let end = at.saturating_add(1).saturating_mul(span);
+            let over = now > end.saturating_add(patience);
+            if !over {
+                blocks.retain(|block| block.header.level == level);
+            }
+            let enough = if over { 2 } else { self.rules.fan_in };
+            if blocks.len() >= enough {
+                return self.as_many_as_fit(blocks);
+            }
+        }
+        Vec::new()
+    }
+
+    /// The first ones, up to twice the size at which a block is left alone.
+    fn as_many_as_fit(&self, sources: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
+        let mut bytes = 0;
+        let fits = sources.into_iter().take_while(|source| {
+            let first = bytes == 0;
+            bytes += source.header.file_len;
+            first || bytes <= self.rules.full_bytes * 2
+        });
+        fits.collect()
+    }
+
+    /// Writes one block in place of several sources.
+    fn merge(&self, sources: &[Arc<Segment>], level: u32) {
+        let alone = sources.len() == 1 && sources[0].block.is_some();
+        if sources.is_empty() || alone {
+            return;
+        }
+        let plan = Plan {
+            sources,
+            level,
+            // In the place of its sources in time, so that neighbours stay neighbours.
+            created_ns: sources[0].header.created_ns,
+            replaces: self.replaced_by(sources),
+            step_ns: 0,
+            of: String::new(),
+            random: self.env.random(),
+        };
+        match compact::write(&*self.disk, plan) {
+            Ok(block) => {
+                self.catalog.insert(block, self.env.now_ns());
+                self.metrics.merges.fetch_add(1, Relaxed);
+            }
+            Err(failed) => {
+                let (count, error) = (sources.len(), failed.error);
+                eprintln!("pilotlight: merging {count} segments or blocks failed: {error}");
+                if let Some(source) = failed.source {
+                    self.note_damage(&source, &error);
                 }
             }
         }
-        let created_ns = self.env.now_ns();
-        // In the place of its sources in time, so that neighbours stay neighbours.
-        let oldest = sources[0].header.created_ns;
-        let about = About {
-            level,
-            created_ns: oldest,
-            replaces: self.replaced_by(sources),
-        };
-        let name = segment::file_name(oldest, level, self.env.random());
-        let (header, file) = segment::encode(about, builder.finish(), 3)?;
-        self.disk.put_new(&name, &file)?;
-        let merged = Segment { name, header };
-        // Nothing is taken away before what stands in its place was read back.
-        for part in 0..merged.header.parts.len() {
-            load::read_part(&*self.disk, &merged, part)?;
-        }
-        self.catalog.insert(merged, created_ns);
-        self.metrics.merges.fetch_add(1, Relaxed);
-        Ok(())
     }
 
     /// The sources, and what these replaced as long as it is on disk: the sources may be deleted
@@ -187,7 +213,7 @@ impl Maintainer {
         let now = self.env.now_ns();
         let before = now.saturating_sub(self.rules.grace.as_nanos() as i64);
         for name in self.catalog.take_retired(before) {
-            match self.disk.remove(&name) {
+            match self.remove(&name) {
                 Ok(()) => self.catalog.deleted(&name),
                 Err(error) => {
                     eprintln!("pilotlight: segment {name} cannot be deleted: {error}");
@@ -195,5 +221,15 @@ impl Maintainer {
                 }
             }
         }
+    }
+
+    /// Deletes a segment, or a block: the manifest first, without which the rest does not count.
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.disk.remove(name)?;
+        if name.ends_with(block::MANIFEST) {
+            self.disk.remove(&block::sibling(name, block::SAMPLES))?;
+            self.disk.remove(&block::sibling(name, block::SYMBOLS))?;
+        }
+        Ok(())
     }
 }

@@ -1,7 +1,8 @@
-//! Segments at rest: files, their list, the rebuildable index over it, and the decoded cache.
+//! Segments and blocks at rest: files, their list, the rebuildable index over it, and the decoded cache.
 
 pub mod cache;
 pub mod catalog;
+pub mod compact;
 pub mod disk;
 pub mod load;
 pub mod maintain;

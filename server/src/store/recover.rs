@@ -10,8 +10,9 @@ use super::catalog::{Catalog, Segment};
 use super::disk::Disk;
 use super::load::{self, LoadError};
 use super::metastore::{self, Change, Metastore, Sled};
+use crate::block::{self, Files, sibling};
 use crate::ingest::writer::Writer;
-use crate::segment::{self, Header};
+use crate::segment::{self, Damage, Header};
 
 /// How far a start is.
 #[derive(Default)]
@@ -61,7 +62,18 @@ const OPEN_DEADLINE: Duration = Duration::from_secs(10);
 const PREFIX: &[u8] = b"segment/";
 /// Version of what the index holds: one without it, or with another, counts for nothing.
 const FORMAT_KEY: &[u8] = b"format";
-const FORMAT: &[u8] = b"1";
+const FORMAT: &[u8] = b"2";
+
+/// What a segment's file or a block's manifest says.
+type Described = (Header, Option<Files>);
+
+fn describe(bytes: &[u8]) -> Result<Described, Damage> {
+    if bytes.starts_with(b"PLBK") {
+        let (header, files) = block::decode_manifest(bytes)?;
+        return Ok((header, Some(files)));
+    }
+    Ok((segment::header_from_index(bytes)?, None))
+}
 
 fn key(name: &str) -> Vec<u8> {
     [PREFIX, name.as_bytes()].concat()
@@ -73,7 +85,7 @@ impl Index {
         folder: PathBuf,
         rebuild: bool,
         progress: &Progress,
-    ) -> (Self, HashMap<String, Header>) {
+    ) -> (Self, HashMap<String, Described>) {
         if rebuild {
             if let Err(error) = metastore::set_aside(&folder) {
                 progress.note(format!(
@@ -130,7 +142,11 @@ impl Index {
         for segment in &live {
             let key = key(&segment.name);
             if !self.stored.contains_key(&key) {
-                changes.push((key.clone(), Some(segment::header_bytes(&segment.header))));
+                let bytes = match &segment.block {
+                    Some(files) => block::encode_manifest(&segment.header, files),
+                    None => segment::header_bytes(&segment.header),
+                };
+                changes.push((key.clone(), Some(bytes)));
             }
             wanted.insert(key, segment.header.file_len);
         }
@@ -166,7 +182,12 @@ impl Index {
     }
 }
 
-type Read = (Sled, HashMap<String, Header>, HashMap<Vec<u8>, u64>, bool);
+type Read = (
+    Sled,
+    HashMap<String, Described>,
+    HashMap<Vec<u8>, u64>,
+    bool,
+);
 
 fn open_and_read(folder: PathBuf) -> Result<Read, String> {
     metastore::guarded(OPEN_DEADLINE, move || {
@@ -182,9 +203,9 @@ fn open_and_read(folder: PathBuf) -> Result<Read, String> {
         let (mut headers, mut stored) = (HashMap::new(), HashMap::new());
         for (key, value) in store.scan_prefix(PREFIX)? {
             let name = String::from_utf8_lossy(&key[PREFIX.len()..]).into_owned();
-            let header = segment::header_from_index(&value).map_err(|error| error.to_string())?;
-            stored.insert(key, header.file_len);
-            headers.insert(name, header);
+            let described = describe(&value).map_err(|error| error.to_string())?;
+            stored.insert(key, described.0.file_len);
+            headers.insert(name, described);
         }
         Ok((store, headers, stored, false))
     })
@@ -197,34 +218,87 @@ fn open_and_read(folder: PathBuf) -> Result<Read, String> {
 pub fn catalog(
     disk: &dyn Disk,
     catalog: &Catalog,
-    mut indexed: HashMap<String, Header>,
+    mut indexed: HashMap<String, Described>,
     now_ns: i64,
     progress: &Progress,
 ) -> std::io::Result<()> {
     let files = disk.list()?;
+    let (columns, files): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|(name, _)| is_columns(name));
+    let mut columns: HashMap<String, u64> = columns.into_iter().collect();
     progress.found.store(files.len() as u64, Relaxed);
     for (name, len) in files {
         progress.read.fetch_add(1, Relaxed);
-        // A merged segment sorts before nearly all of its sources.
+        let own = [block::SAMPLES, block::SYMBOLS].map(|end| columns.remove(&sibling(&name, end)));
+        // A merge mostly sorts before its sources.
         if catalog.retire_replaced(&name, now_ns) {
             continue;
         }
-        let known = indexed
-            .remove(&name)
-            .filter(|header| header.file_len == len);
+        let known = indexed.remove(&name).filter(|known| fits(known, len, own));
         if known.is_some() {
             progress.from_index.fetch_add(1, Relaxed);
         }
-        match known.map_or_else(|| load::header(disk, &name, len), Ok) {
-            Ok(header) => catalog.insert(Segment { name, header }, now_ns),
+        match known.map_or_else(|| read(disk, &name, len, own), Ok) {
+            Ok((header, block)) => catalog.insert(
+                Segment {
+                    name,
+                    header,
+                    block,
+                },
+                now_ns,
+            ),
             Err(LoadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
-                eprintln!("pilotlight: segment {name} is left out of answers: {error}");
+                eprintln!("pilotlight: {name} is left out of answers: {error}");
                 catalog.quarantine(&name, error.to_string());
             }
         }
     }
+    // Written before a manifest that never came.
+    columns
+        .into_keys()
+        .for_each(|name| catalog.retire_again(name, now_ns));
     Ok(())
+}
+
+fn is_columns(name: &str) -> bool {
+    name.ends_with(block::SAMPLES) || name.ends_with(block::SYMBOLS)
+}
+
+/// Whether what the index knows is what the folder holds. `len`: of the segment or manifest; `own`:
+/// of the samples and symbols files.
+fn fits(known: &Described, len: u64, own: [Option<u64>; 2]) -> bool {
+    match &known.1 {
+        None => known.0.file_len == len,
+        Some(files) => {
+            own == [Some(files.samples_len), Some(files.symbols_len)]
+                && known.0.file_len == len + files.samples_len + files.symbols_len
+        }
+    }
+}
+
+fn read(
+    disk: &dyn Disk,
+    name: &str,
+    len: u64,
+    own: [Option<u64>; 2],
+) -> Result<Described, LoadError> {
+    if !name.ends_with(block::MANIFEST) {
+        return Ok((load::header(disk, name, len)?, None));
+    }
+    let (header, files) = load::manifest(disk, name, len)?;
+    let wanted = [files.samples_len, files.symbols_len];
+    for ((what, want), have) in ["samples file", "symbols file"]
+        .into_iter()
+        .zip(wanted)
+        .zip(own)
+    {
+        let have = have.unwrap_or(0);
+        if have != want {
+            return Err(Damage::Length { what, have, want }.into());
+        }
+    }
+    Ok((header, Some(files)))
 }
 
 /// Remembers the identities of the newest profiles on disk, up to `limit`.
@@ -242,8 +316,17 @@ pub fn identities(disk: &dyn Disk, catalog: &Catalog, writer: &Writer, limit: us
     for segment in newest.into_iter().rev() {
         for part in 0..segment.header.parts.len() {
             // A damaged section is found again, and reported, by the first query that needs it.
-            if let Ok(profiles) = load::profiles(disk, segment, part) {
-                writer.remember(profiles.rows.iter().map(|row| row.id));
+            match &segment.block {
+                None => {
+                    if let Ok(profiles) = load::profiles(disk, segment, part) {
+                        writer.remember(profiles.rows.iter().map(|row| row.id));
+                    }
+                }
+                Some(files) => {
+                    if let Ok(profiles) = load::block_profiles(disk, segment, files, part) {
+                        writer.remember(profiles.rows.iter().map(|row| row.id));
+                    }
+                }
             }
         }
     }

@@ -1,0 +1,176 @@
+//! Segments and blocks on disk → one block on disk.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::catalog::Segment;
+use super::disk::Disk;
+use super::load::{self, LoadError};
+use crate::block::compact::{Data, PartMerge, Source};
+use crate::block::{self, Block, BlockWriter, Files, Layout};
+use crate::segment::Header;
+
+/// A source that could not be read, and why.
+pub struct Failed {
+    /// Which; `None` = the new block could not be written.
+    pub source: Option<Arc<Segment>>,
+    /// Why.
+    pub error: LoadError,
+}
+
+impl Failed {
+    fn writing(error: LoadError) -> Self {
+        Self {
+            source: None,
+            error,
+        }
+    }
+}
+
+/// What is to be written.
+pub struct Plan<'a> {
+    /// What goes in.
+    pub sources: &'a [Arc<Segment>],
+    /// See [`Header::level`].
+    pub level: u32,
+    /// See [`Header::created_ns`].
+    pub created_ns: i64,
+    /// See [`Header::replaces`].
+    pub replaces: Vec<String>,
+    /// See [`Files::step_ns`].
+    pub step_ns: i64,
+    /// See [`Files::of`].
+    pub of: String,
+    /// Makes the name unique.
+    pub random: u64,
+}
+
+/// Writes a block. The put of its manifest is the commit: what it names as replaced counts no more
+/// from then on.
+///
+/// # Errors
+/// When a source cannot be read (nothing was written then) or a file not be written (the block does
+/// not count then).
+pub fn write(disk: &dyn Disk, plan: Plan) -> Result<Segment, Failed> {
+    let block = merge(disk, plan.sources, plan.step_ns)?;
+    put(disk, plan, block).map_err(Failed::writing)
+}
+
+fn merge(disk: &dyn Disk, sources: &[Arc<Segment>], step_ns: i64) -> Result<Block, Failed> {
+    let mut services: BTreeMap<&str, Vec<(&Arc<Segment>, usize)>> = BTreeMap::new();
+    let mut width = 1;
+    for source in sources {
+        for (index, part) in source.header.parts.iter().enumerate() {
+            services
+                .entry(&part.service)
+                .or_default()
+                .push((source, index));
+            let widths = part.type_sets.iter().map(|set| set.values.len());
+            width = width.max(widths.max().unwrap_or(0));
+        }
+    }
+    let parquet = |error| Failed::writing(LoadError::Io(std::io::Error::other(error)));
+    let mut writer = BlockWriter::new(&Layout::default(), width).map_err(parquet)?;
+    for (service, parts) in services {
+        let mut merge = PartMerge::new(service);
+        let mut blocks = Vec::new();
+        for (source, index) in parts {
+            let part = read(disk, source, index).map_err(|error| Failed {
+                source: Some(source.clone()),
+                error,
+            })?;
+            if source.block.is_some() {
+                blocks.push(source);
+            }
+            merge.add(part);
+        }
+        merge.write(&mut writer, step_ns).map_err(|error| Failed {
+            // Rows are read while the part is written; which source it was only a read can tell.
+            source: blocks
+                .into_iter()
+                .find(|block| verify(disk, block).is_err())
+                .cloned(),
+            error,
+        })?;
+    }
+    writer.finish().map_err(parquet)
+}
+
+fn read<'a>(
+    disk: &'a dyn Disk,
+    segment: &'a Segment,
+    index: usize,
+) -> Result<Source<'a>, LoadError> {
+    let header = &segment.header.parts[index];
+    let data = match &segment.block {
+        None => Data::Segment(Box::new(load::read_part(disk, segment, index)?)),
+        Some(files) => Data::Block {
+            files: &files.parts[index],
+            sidecar: Box::new(load::read_sidecar(disk, segment, files, index)?),
+            fetch: Box::new(move |chunks| load::chunks(disk, segment, chunks)),
+        },
+    };
+    Ok(Source { header, data })
+}
+
+/// Reads a block once and checks every chunk.
+///
+/// # Errors
+/// When a bit of it changed.
+pub fn verify(disk: &dyn Disk, segment: &Segment) -> Result<(), LoadError> {
+    let Some(files) = &segment.block else {
+        for index in 0..segment.header.parts.len() {
+            load::read_part(disk, segment, index)?;
+        }
+        return Ok(());
+    };
+    for (index, part) in files.parts.iter().enumerate() {
+        load::read_sidecar(disk, segment, files, index)?;
+        for chunk in part.groups.iter().flat_map(|group| &group.chunks) {
+            for (chunk, bytes) in load::chunks(disk, segment, &[*chunk])? {
+                if crc32fast::hash(&bytes) != chunk.crc {
+                    return Err(crate::segment::Damage::Checksum("samples").into());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn put(disk: &dyn Disk, plan: Plan, block: Block) -> Result<Segment, LoadError> {
+    let name = block::file_name(plan.created_ns, plan.level, plan.random);
+    let files = Files {
+        step_ns: plan.step_ns,
+        of: plan.of,
+        ..block.files
+    };
+    let mut header = Header {
+        level: plan.level,
+        created_ns: plan.created_ns,
+        replaces: plan.replaces,
+        parts: block.parts,
+        file_len: 0,
+    };
+    let manifest = block::encode_manifest(&header, &files);
+    header.file_len = manifest.len() as u64 + files.samples_len + files.symbols_len;
+    let [samples, symbols] = [block::SAMPLES, block::SYMBOLS].map(|end| block::sibling(&name, end));
+    let segment = Segment {
+        name,
+        header,
+        block: Some(files),
+    };
+    let written = disk
+        .put_new(&symbols, &block.symbols)
+        .and_then(|()| disk.put_new(&samples, &block.samples))
+        .map_err(LoadError::from)
+        // Nothing is taken away before what stands in its place was read back.
+        .and_then(|()| verify(disk, &segment))
+        .and_then(|()| Ok(disk.put_new(&segment.name, &manifest)?));
+    if let Err(error) = written {
+        // Left-over columns without a manifest do not count; a start would remove them too.
+        let _ = disk.remove(&samples);
+        let _ = disk.remove(&symbols);
+        return Err(error);
+    }
+    Ok(segment)
+}
