@@ -8,6 +8,7 @@ use pilotlight_unwind::Module;
 
 use crate::modules::Generation;
 use crate::stats::COUNTERS;
+use crate::tags::{Tag, TagId, Tags};
 use crate::threads::{BETWEEN_TICKS, UNSEEN};
 
 /// Multiply and rotate, after rustc's FxHash: keys are small integers of our own making.
@@ -70,6 +71,7 @@ pub(crate) struct Stack<'a> {
     pub(crate) samples: u64,
     /// Timer expiries of CPU time, nanoseconds of wall-clock time.
     pub(crate) weight: u64,
+    pub(crate) tag: Tag,
 }
 
 /// A node of the tree of stacks: children hang under their caller.
@@ -92,11 +94,16 @@ pub(crate) struct Aggregate {
     addresses: FastMap<u64, FrameId>,
     generation: u32,
     budget_bytes: usize,
+    tags: Tags,
+    /// Samples and weight by node and tag, of samples that have one.
+    tagged: FastMap<(u32, TagId), (u64, u64)>,
 }
 
 /// Bytes of a node with its share of the index, and of a frame with its.
 const NODE_BYTES: usize = size_of::<Node>() + 2 * size_of::<((u32, u32), u32)>();
 const FRAME_BYTES: usize = 4 * size_of::<Frame>() + 2 * size_of::<(u64, u32)>();
+/// Bytes of a sum by node and tag.
+const TAGGED_BYTES: usize = 2 * size_of::<((u32, TagId), (u64, u64))>();
 
 impl Aggregate {
     pub(crate) fn new(budget_bytes: usize) -> Aggregate {
@@ -115,12 +122,16 @@ impl Aggregate {
             addresses: FastMap::default(),
             generation: 0,
             budget_bytes,
+            tags: Tags::default(),
+            tagged: FastMap::default(),
         }
     }
 
     /// Adds what was seen while `generation` was loaded.
     pub(crate) fn add(&mut self, stack: &Stack<'_>, generation: &Generation) {
         let weights = (stack.samples, stack.weight);
+        let has_room = !self.is_full();
+        let tag = self.tags.id(stack.tag, has_room);
         if self.generation != generation.number {
             self.addresses.clear();
             self.generation = generation.number;
@@ -138,7 +149,11 @@ impl Aggregate {
             let frame = self.frame_at(address, generation);
             node = self.child(node, frame);
         }
-        self.count(node, weights);
+        if tag == 0 {
+            return self.count(node, weights);
+        }
+        let sum = self.tagged.entry((node, tag)).or_default();
+        *sum = (sum.0 + weights.0, sum.1 + weights.1);
     }
 
     /// Adds samples that have no stack but a reason.
@@ -155,7 +170,11 @@ impl Aggregate {
     }
 
     fn is_full(&self) -> bool {
-        self.nodes.len() * NODE_BYTES + self.frames.len() * FRAME_BYTES > self.budget_bytes
+        let bytes = self.nodes.len() * NODE_BYTES
+            + self.frames.len() * FRAME_BYTES
+            + self.tagged.len() * TAGGED_BYTES
+            + self.tags.bytes();
+        bytes > self.budget_bytes
     }
 
     fn child(&mut self, parent: u32, frame: FrameId) -> u32 {
@@ -221,23 +240,35 @@ impl Aggregate {
         &self.frames
     }
 
-    /// Each distinct stack with its frames, leaf first, and its samples and weight.
-    pub(crate) fn each_stack(&self, mut visit: impl FnMut(&[FrameId], u64, u64)) {
+    pub(crate) fn tags(&self) -> &Tags {
+        &self.tags
+    }
+
+    /// Each distinct stack and tag: frames, leaf first, tag, samples and weight.
+    pub(crate) fn each_stack(&self, mut visit: impl FnMut(&[FrameId], TagId, u64, u64)) {
         let mut stack = Vec::new();
-        for node in &self.nodes {
-            if node.samples == 0 {
-                continue;
+        let untagged = self.nodes.iter().enumerate();
+        let untagged = untagged.map(|(node, sum)| (node, 0, sum.samples, sum.weight));
+        let tagged = self.tagged.iter();
+        let tagged = tagged.map(|(&(node, tag), sum)| (node as usize, tag, sum.0, sum.1));
+        for (node, tag, samples, weight) in untagged.chain(tagged) {
+            if samples > 0 {
+                self.frames_of(node, &mut stack);
+                visit(&stack, tag, samples, weight);
             }
-            stack.clear();
-            let mut at = node;
-            loop {
-                stack.push(at.frame);
-                if at.parent == 0 {
-                    break;
-                }
-                at = &self.nodes[at.parent as usize];
+        }
+    }
+
+    /// Frames from a node up to the root.
+    fn frames_of(&self, node: usize, stack: &mut Vec<FrameId>) {
+        stack.clear();
+        let mut at = &self.nodes[node];
+        loop {
+            stack.push(at.frame);
+            if at.parent == 0 {
+                break;
             }
-            visit(&stack, node.samples, node.weight);
+            at = &self.nodes[at.parent as usize];
         }
     }
 }
@@ -245,10 +276,11 @@ impl Aggregate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Context;
 
     fn stacks(aggregate: &Aggregate) -> Vec<(Vec<Frame>, u64, u64)> {
         let mut all = Vec::new();
-        aggregate.each_stack(|ids, samples, expiries| {
+        aggregate.each_stack(|ids, _, samples, expiries| {
             let frames = ids
                 .iter()
                 .map(|&id| aggregate.frames()[id as usize])
@@ -264,7 +296,29 @@ mod tests {
             truncated,
             samples: 1,
             weight,
+            tag: Tag::default(),
         }
+    }
+
+    #[test]
+    fn a_stack_under_two_labels_is_two_rows() {
+        let none = Generation::new(1, Vec::new());
+        let mut aggregate = Aggregate::new(1 << 20);
+        let sets = [crate::labels! { "n" => 1 }, crate::labels! { "n" => 2 }];
+        for (at, weight) in [(0, 1), (1, 10), (0, 100)] {
+            let tag = Tag {
+                context: Context::new(sets[at].id(), 0),
+                trace: None,
+            };
+            let stack = one(&[20, 10], false, weight);
+            aggregate.add(&Stack { tag, ..stack }, &none);
+        }
+        aggregate.add(&one(&[20, 10], false, 1000), &none);
+        let mut rows = Vec::new();
+        aggregate
+            .each_stack(|ids, tag, samples, weight| rows.push((ids.len(), tag, samples, weight)));
+        rows.sort_unstable();
+        assert_eq!(rows, [(2, 0, 1, 1000), (2, 1, 2, 101), (2, 2, 1, 10)]);
     }
 
     #[test]

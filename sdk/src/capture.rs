@@ -193,6 +193,7 @@ fn profile_of(aggregate: &Aggregate, capture: &Capture, duration: Duration) -> P
 
 /// Puts all stacks in. Weights are nanoseconds, or so many of them each.
 fn fill(mut builder: ProfileBuilder, aggregate: &Aggregate, ns_each: Option<i64>) -> Profile {
+    let labels = aggregate.tags().label_sets(&mut builder);
     let mut names = Names::new(&mut builder, aggregate.modules());
     let locations: Vec<LocationId> = aggregate
         .frames()
@@ -201,7 +202,7 @@ fn fill(mut builder: ProfileBuilder, aggregate: &Aggregate, ns_each: Option<i64>
         .collect();
     let mut stack = Vec::new();
     let own = own_leaves(aggregate);
-    aggregate.each_stack(|frames, samples, weight| {
+    aggregate.each_stack(|frames, tag, samples, weight| {
         stack.clear();
         let frames = match frames {
             [leaf, callers @ ..] if !callers.is_empty() && own.contains(leaf) => callers,
@@ -213,7 +214,7 @@ fn fill(mut builder: ProfileBuilder, aggregate: &Aggregate, ns_each: Option<i64>
             Some(ns) => [weight as i64, weight as i64 * ns],
             None => [samples as i64, weight as i64],
         };
-        builder.sample(stack, Default::default(), &values);
+        builder.sample(stack, labels[tag as usize], &values);
     });
     builder.finish()
 }

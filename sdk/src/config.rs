@@ -9,7 +9,8 @@ use crate::{Guard, engine, heap, http, otel, spans, symbols, wall};
 /// How to start. Environment variables override what the program says:
 /// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_LISTEN` (address or `none`),
 /// `PILOTLIGHT_FREQUENCY_HZ`, `PILOTLIGHT_HTTP_SWITCH` (`true`/`false`), `PILOTLIGHT_AWAIT`
-/// (`true`/`false`), `PILOTLIGHT_OTEL_CONTEXT` (`true`/`false`), `PILOTLIGHT_LOCK_RATE_NS`,
+/// (`true`/`false`), `PILOTLIGHT_OTEL_CONTEXT` (`true`/`false`), `PILOTLIGHT_TRACE_IDS`
+/// (`true`/`false`), `PILOTLIGHT_LOCK_RATE_NS`,
 /// `PILOTLIGHT_WALL_FREQUENCY_HZ`, `PILOTLIGHT_WALL_THREADS_PER_TICK`, `PILOTLIGHT_WALL_THREAD_NAMES`.
 ///
 /// ```no_run
@@ -34,6 +35,7 @@ pub struct Config {
     pub(crate) await_profile: bool,
     pub(crate) lock_rate_ns: u64,
     pub(crate) otel_context: bool,
+    pub(crate) trace_ids: bool,
 }
 
 /// Samples per second of CPU time; prime, so as not to beat with periodic work.
@@ -66,6 +68,7 @@ impl Config {
             await_profile: false,
             lock_rate_ns: 0,
             otel_context: true,
+            trace_ids: false,
         }
     }
 
@@ -165,6 +168,14 @@ impl Config {
         self
     }
 
+    /// Whether samples carry labels `trace_id` and `span_id` ([`crate::otel`]). Default no: samples of
+    /// different spans do not add up, so profiles grow with the number of requests.
+    #[must_use]
+    pub fn trace_ids(mut self, in_samples: bool) -> Config {
+        self.trace_ids = in_samples;
+        self
+    }
+
     /// Whether readers outside of the process find its service name: the OpenTelemetry process
     /// context ([`crate::otel`]). Default yes; where the system refuses, the start goes on without.
     #[must_use]
@@ -201,6 +212,7 @@ impl Config {
         }
         http::allow_switch(config.http_switch);
         symbols::configure(config.symbolize, config.symbolize_bytes);
+        otel::put_in_samples(config.trace_ids);
         if config.otel_context {
             // Something for others: it is no reason not to start.
             let _ = otel::publish(&config.service);
@@ -228,6 +240,9 @@ impl Config {
         }
         if let Some(published) = flag("PILOTLIGHT_OTEL_CONTEXT")? {
             self.otel_context = published;
+        }
+        if let Some(in_samples) = flag("PILOTLIGHT_TRACE_IDS")? {
+            self.trace_ids = in_samples;
         }
         if let Some(on) = flag("PILOTLIGHT_AWAIT")? {
             self.await_profile = on;

@@ -14,6 +14,7 @@ use crate::kind::{Kinds, Sampled};
 use crate::modules::{Generation, LoaderCounts, Snapshot, loaded, loader_counts};
 use crate::ring::Ring;
 use crate::stats::COUNTERS;
+use crate::tags::Tag;
 use crate::wall::{self, Wall};
 use crate::{Error, handler, symbols, threads};
 
@@ -92,6 +93,7 @@ impl State {
                 truncated: seen.truncated,
                 samples: seen.count,
                 weight: seen.ns,
+                tag: Tag::default(),
             };
             let wall = self.captures.values_mut().filter(|r| r.kind.is_wall());
             wall.for_each(|running| running.aggregate.add(&stack, &seen.generation));
@@ -485,6 +487,10 @@ impl Background {
                     truncated: header.truncated,
                     samples: 1,
                     weight: header.weight,
+                    tag: Tag {
+                        context: header.context,
+                        trace: header.trace,
+                    },
                 };
                 running.aggregate.add(&stack, generation);
             }

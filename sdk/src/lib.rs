@@ -64,6 +64,7 @@
 //! | `heap` | [`Alloc`], the sampling allocator |
 //! | `here` | the calling thread's stack, at once |
 //! | `sites`, `pages` | stacks with counters in bounded memory, filled without allocation |
+//! | `tags` | labels, span and trace of a capture's samples |
 //! | `capture`, `symbols` | stacks to a profile with names and lines |
 //! | `types` | the registry: which profiles there are, whether they are on, how they are taken |
 //! | [`http`] | `/debug/pprof/`, as pure functions and as a small server |
@@ -113,6 +114,7 @@ mod stats;
 mod symbols;
 pub mod sync;
 mod sys;
+mod tags;
 mod threads;
 #[cfg(feature = "tracing")]
 pub mod tracing;

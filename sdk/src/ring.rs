@@ -8,13 +8,18 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::context::Context;
 use crate::kind::Record;
+use crate::otel::TraceContext;
 
 /// Words before the frames of a record: the first says, from its highest bit on, committed (1),
-/// truncated (1), kind (6), unused (8), generation (32), words in all (16); the second is the weight.
+/// truncated (1), kind (6), has a context (1), has a trace (1), unused (6), generation (32), words in
+/// all (16); the second is the weight. Then the context, if any, and the trace in four words.
 const HEADER_WORDS: usize = 2;
 /// Set in the first word once a record is whole.
 const COMMITTED: u64 = 1 << 63;
+const HAS_CONTEXT: u64 = 1 << 55;
+const HAS_TRACE: u64 = 1 << 54;
 
 /// What a record says besides its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +32,32 @@ pub(crate) struct Header {
     pub(crate) generation: u32,
     /// The stack goes on behind the last frame.
     pub(crate) truncated: bool,
+    /// What the thread was doing.
+    pub(crate) context: Context,
+    /// Which span it worked for, when samples are to say so.
+    pub(crate) trace: Option<TraceContext>,
+}
+
+impl Header {
+    fn words(&self) -> usize {
+        let context = usize::from(self.context != Context::default());
+        HEADER_WORDS + context + 4 * usize::from(self.trace.is_some())
+    }
+
+    fn first_word(&self, length: usize) -> u64 {
+        let mut word = COMMITTED
+            | u64::from(self.truncated) << 62
+            | (self.record as u64) << 56
+            | u64::from(self.generation) << 16
+            | length as u64;
+        if self.context != Context::default() {
+            word |= HAS_CONTEXT;
+        }
+        if self.trace.is_some() {
+            word |= HAS_TRACE;
+        }
+        word
+    }
 }
 
 /// Words are zero unless they belong to a record that is being written or waits to be read.
@@ -62,21 +93,26 @@ impl Ring {
 
     /// Writes a record; false when there is no room. Async-signal-safe.
     pub(crate) fn push(&self, header: Header, frames: &[u64]) -> bool {
-        let length = frames.len() + HEADER_WORDS;
+        let before = header.words();
+        let length = before + frames.len();
         let Some(start) = self.reserve(length) else {
             return false;
         };
-        self.word(start + 1).store(header.weight, Ordering::Relaxed);
-        for (at, frame) in frames.iter().enumerate() {
-            self.word(start + HEADER_WORDS + at)
-                .store(*frame, Ordering::Relaxed);
+        let mut at = start + 1;
+        let mut put = |word: u64| {
+            self.word(at).store(word, Ordering::Relaxed);
+            at += 1;
+        };
+        put(header.weight);
+        if header.context != Context::default() {
+            put(header.context.0);
         }
-        let first = COMMITTED
-            | u64::from(header.truncated) << 62
-            | (header.record as u64) << 56
-            | u64::from(header.generation) << 16
-            | length as u64;
-        self.word(start).store(first, Ordering::Release);
+        if let Some(trace) = &header.trace {
+            trace.to_words().into_iter().for_each(&mut put);
+        }
+        frames.iter().copied().for_each(put);
+        self.word(start)
+            .store(header.first_word(length), Ordering::Release);
         true
     }
 
@@ -106,10 +142,17 @@ impl Ring {
             return None;
         }
         let length = (first & 0xffff) as usize;
-        let weight = self.word(tail + 1).load(Ordering::Relaxed);
+        let mut words = (1..length).map(|at| self.word(tail + at).load(Ordering::Relaxed));
+        let mut next = || words.next().unwrap_or(0);
+        let weight = next();
+        let context = match first & HAS_CONTEXT {
+            0 => Context::default(),
+            _ => Context(next()),
+        };
+        let trace = (first & HAS_TRACE != 0)
+            .then(|| TraceContext::from_words(std::array::from_fn(|_| next())));
         frames.clear();
-        frames
-            .extend((HEADER_WORDS..length).map(|at| self.word(tail + at).load(Ordering::Relaxed)));
+        frames.extend(words);
         for at in 0..length {
             self.word(tail + at).store(0, Ordering::Relaxed);
         }
@@ -121,6 +164,8 @@ impl Ring {
             weight,
             generation: (first >> 16) as u32,
             truncated: first >> 62 & 1 == 1,
+            context,
+            trace,
         })
     }
 }
@@ -134,7 +179,35 @@ mod tests {
         weight: 3 << 40,
         generation: 0xffff_fff7,
         truncated: true,
+        context: Context(0),
+        trace: None,
     };
+
+    #[test]
+    fn context_and_trace_come_back_with_the_record() {
+        let ring = Ring::new(1 << 16);
+        let mut frames = Vec::new();
+        let trace = TraceContext {
+            trace_id: std::array::from_fn(|at| at as u8),
+            span_id: *b"12345678",
+            flags: 0x81,
+        };
+        for (context, trace) in [
+            (7, None),
+            (0, Some(trace)),
+            (u64::MAX, Some(trace)),
+            (0, None),
+        ] {
+            let header = Header {
+                context: Context(context),
+                trace,
+                ..HEADER
+            };
+            assert!(ring.push(header, &[4, 5]));
+            assert_eq!(ring.pop(&mut frames), Some(header));
+            assert_eq!(frames, [4, 5]);
+        }
+    }
 
     #[test]
     fn a_record_comes_back_as_it_went_in() {

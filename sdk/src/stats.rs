@@ -58,6 +58,7 @@ pub(crate) struct Counters {
     pub(crate) labels_cut: Counter,
     pub(crate) labels_dropped: Counter,
     pub(crate) label_sets_overflowed: Counter,
+    pub(crate) labels_lost: Counter,
     pub(crate) span_stacks_overflowed: Counter,
     pub(crate) waits: Counter,
     pub(crate) waits_ns: Counter,
@@ -101,6 +102,7 @@ pub(crate) static COUNTERS: Counters = Counters {
     labels_cut: Counter::new(),
     labels_dropped: Counter::new(),
     label_sets_overflowed: Counter::new(),
+    labels_lost: Counter::new(),
     span_stacks_overflowed: Counter::new(),
     waits: Counter::new(),
     waits_ns: Counter::new(),
@@ -190,8 +192,11 @@ pub struct Stats {
     pub labels_cut: u64,
     /// Labels left out because their set had 16 already.
     pub labels_dropped: u64,
-    /// Label sets that became `labels="[overflow]"`, because all 16,384 or 4 MiB are held.
+    /// Label sets that became `labels="[overflow]"`, because all 16,384 or 4 MiB are held, or a
+    /// capture's budget is used up.
     pub label_sets_overflowed: u64,
+    /// Label sets that made room for others before a sample of theirs was read; the sample has none.
+    pub labels_lost: u64,
     /// Logical stacks that became `[overflow]`, because there were 16,384 already.
     pub span_stacks_overflowed: u64,
     /// Waits of threads for each other that were timed: see [`Config::lock_rate_ns`].
@@ -253,6 +258,7 @@ pub fn stats() -> Stats {
         labels_cut: c.labels_cut.get(),
         labels_dropped: c.labels_dropped.get(),
         label_sets_overflowed: c.label_sets_overflowed.get(),
+        labels_lost: c.labels_lost.get(),
         span_stacks_overflowed: c.span_stacks_overflowed.get(),
         waits: c.waits.get(),
         waits_ns: c.waits_ns.get(),

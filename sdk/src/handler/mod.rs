@@ -12,7 +12,7 @@ use crate::kind::Record;
 use crate::modules::Snapshot;
 use crate::ring::{Header, Ring};
 use crate::stats::COUNTERS;
-use crate::{sys, threads, wall};
+use crate::{context, otel, sys, threads, wall};
 use scratch::ScratchPool;
 
 /// High half of the value that our timers send; the low half is the thread's slot.
@@ -172,6 +172,8 @@ pub(crate) fn push(frames: &[u64], weight: u32, generation: u32) -> bool {
         weight: u64::from(weight),
         generation,
         truncated: false,
+        context: context::Context::default(),
+        trace: None,
     };
     // SAFETY: never freed once made.
     unsafe { ring.as_ref() }.is_some_and(|ring| ring.push(header, frames))
@@ -371,6 +373,8 @@ unsafe fn record(record: Record, weight: u64, slot: u32, registers: sys::Registe
         weight,
         generation: snapshot.generation,
         truncated: unwound.end == End::Truncated,
+        context: context::current(),
+        trace: otel::for_sample(),
     };
     if !ring.push(header, &frames[..unwound.frames]) {
         return no(&COUNTERS.ring_full, Outcome::Lost);

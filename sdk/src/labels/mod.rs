@@ -13,6 +13,8 @@
 //! # drop(task);
 //! ```
 //!
+//! Samples of CPU time carry them as pprof labels, and the logical span as the label `span`.
+//!
 //! # Cost and bounds
 //! Making a set costs a look-up under a lock and, the first time, its bytes; entering and leaving it
 //! is one store each; a sample carries a number. A set has at most 16 labels, keys of 64 and values of
@@ -29,7 +31,7 @@ use std::sync::Arc;
 use crate::context::{self, Context, Entered as EnteredContext};
 
 pub use future::{LabelExt, Labelled};
-use table::{Set, of_id};
+pub(crate) use table::{OVERFLOW, Set, of_id};
 
 /// Labels of a set at most.
 pub const MAX_LABELS: usize = 16;

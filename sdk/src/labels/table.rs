@@ -15,6 +15,9 @@ const MAX_BYTES: usize = 4 << 20;
 /// What a set costs besides its text, bytes, roughly.
 const SET_BYTES: usize = 160;
 
+/// Id of the set that stands for those that have no room.
+pub(crate) const OVERFLOW: u32 = 1;
+
 /// Labels, ascending by key.
 #[derive(Debug)]
 pub(crate) struct Set {
@@ -76,7 +79,7 @@ impl Table {
     fn new() -> Table {
         let pair: Pair = ("labels".into(), "[overflow]".into());
         let overflow = Arc::new(Set {
-            id: 1,
+            id: OVERFLOW,
             labels: Box::new([pair]),
         });
         Table {

@@ -21,7 +21,7 @@ mod thread;
 #[cfg(feature = "opentelemetry")]
 pub use observer::follow_opentelemetry;
 pub(crate) use process::{publish, withdraw};
-pub(crate) use thread::ThreadRecord;
+pub(crate) use thread::{ThreadRecord, for_sample, put_in_samples};
 pub use thread::{TraceContext, TraceExt, TraceGuard, Traced};
 
 /// Whether readers outside find this process by its process context.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::task::{Context as TaskContext, Poll};
 
 use crate::context;
@@ -69,6 +69,22 @@ impl ThreadRecord {
     }
 }
 
+/// Whether samples say which span their thread worked for.
+static IN_SAMPLES: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn put_in_samples(on: bool) {
+    IN_SAMPLES.store(on, Ordering::Relaxed);
+}
+
+/// What a sample of this thread is to say. Async-signal-safe.
+pub(crate) fn for_sample() -> Option<TraceContext> {
+    if IN_SAMPLES.load(Ordering::Relaxed) {
+        TraceContext::current()
+    } else {
+        None
+    }
+}
+
 /// Sets what this thread works for, and returns what it was.
 pub(super) fn swap(new: Option<TraceContext>) -> Option<TraceContext> {
     // SAFETY: the calling thread's words.
@@ -96,6 +112,31 @@ impl TraceContext {
     #[must_use = "the context is gone when the guard is"]
     pub fn enter(self) -> TraceGuard {
         TraceGuard::new(Some(self))
+    }
+
+    /// For records of samples.
+    pub(crate) fn to_words(self) -> [u64; 4] {
+        let word = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte))
+        };
+        [
+            word(&self.trace_id[..8]),
+            word(&self.trace_id[8..]),
+            word(&self.span_id),
+            self.flags.into(),
+        ]
+    }
+
+    /// The inverse of [`TraceContext::to_words`].
+    pub(crate) fn from_words([high, low, span, flags]: [u64; 4]) -> TraceContext {
+        let both = u128::from(high) << 64 | u128::from(low);
+        TraceContext {
+            trace_id: both.to_be_bytes(),
+            span_id: span.to_be_bytes(),
+            flags: flags as u8,
+        }
     }
 
     /// Without a trace id there is nothing to publish.

@@ -35,6 +35,7 @@ use crate::context::{self, Context, Entered as EnteredContext};
 pub(crate) use entry::Entry;
 pub use future::{SpanExt, Spanned};
 pub use nodes::Site;
+pub(crate) use nodes::path;
 #[cfg(feature = "tracing")]
 pub(crate) use nodes::site_at;
 pub use report::{await_profile, tasks_profile, tasks_text};
@@ -88,7 +89,7 @@ pub fn tasks() -> Vec<Task> {
 /// The logical stack of the calling thread, outermost first.
 #[must_use]
 pub fn current() -> Vec<Frame> {
-    nodes::path(context::current().node())
+    path(context::current().node())
 }
 
 /// A span of the calling thread, until it is dropped. See [`enter`].
