@@ -106,7 +106,7 @@ pub(crate) fn is_own_leaf(name: &str) -> bool {
 /// Innermost frames that are not the program's.
 fn own_leaves(aggregate: &Aggregate) -> HashSet<FrameId> {
     let mut leaves = HashSet::new();
-    aggregate.each_stack(|frames, _, _| leaves.extend(frames.first()));
+    aggregate.each_stack(|frames, _, _, _| leaves.extend(frames.first()));
     leaves.retain(|&leaf| match aggregate.frames()[leaf as usize] {
         Frame::Code { module, address } => {
             let names = symbols::frames(&aggregate.modules()[module as usize], address);
