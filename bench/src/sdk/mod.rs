@@ -3,6 +3,7 @@
 
 mod heap;
 mod tasks;
+mod wall;
 
 use std::path::PathBuf;
 
@@ -27,7 +28,11 @@ struct Subjects(Vec<Subject>);
 pub fn run(groups: &[&str]) -> Outcome<()> {
     const ALL: [&str; 5] = ["handler", "start", "report", "overhead", "accuracy"];
     /// Measured by programs of their own.
-    const APART: [Apart; 2] = [("await", tasks::run), ("heap", heap::run)];
+    const APART: [Apart; 3] = [
+        ("await", tasks::run),
+        ("heap", heap::run),
+        ("wall", wall::run),
+    ];
     type Apart = (&'static str, fn() -> Outcome<()>);
     let is_known =
         |group: &str| ALL.contains(&group) || APART.iter().any(|(name, _)| *name == group);
