@@ -2,8 +2,8 @@
 //! loopback. The peers need Go builds and minutes, so their figures are those that the project
 //! measured once on another corpus of the same shape; they are marked `(research)`.
 
-mod http;
-mod process;
+pub mod http;
+pub mod process;
 
 use std::{
     io::Write,

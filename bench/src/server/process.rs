@@ -27,9 +27,21 @@ pub struct Server {
 impl Server {
     /// Builds the server, starts it and waits until it is ready.
     pub fn start() -> Outcome<Self> {
-        let program = program()?;
         let data = scratch("server-data")?;
         fs::remove_dir_all(&data)?;
+        Self::over(data)
+    }
+
+    /// `kill -9`, then a start over the same data.
+    pub fn kill_and_restart(&mut self) -> Outcome<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        *self = Self::over(self.data.clone())?;
+        Ok(())
+    }
+
+    fn over(data: PathBuf) -> Outcome<Self> {
+        let program = program()?;
         let begun = Instant::now();
         let mut child = Command::new(program)
             .arg(&data)
