@@ -7,9 +7,9 @@ use std::sync::Arc;
 use pilotlight_unwind::Module;
 
 use crate::modules::Generation;
+use crate::slots::{BETWEEN_TICKS, UNSEEN};
 use crate::stats::COUNTERS;
 use crate::tags::{Tag, TagId, Tags};
-use crate::threads::{BETWEEN_TICKS, UNSEEN};
 
 /// Multiply and rotate, after rustc's FxHash: keys are small integers of our own making.
 #[derive(Default)]

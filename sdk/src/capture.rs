@@ -10,6 +10,7 @@ use pilotlight_unwind::Module;
 use crate::aggregate::{Aggregate, Frame, FrameId};
 use crate::engine::{self, Engine};
 use crate::kind::Sampled;
+use crate::stats::{Stats, stats};
 use crate::{Error, symbols};
 
 /// A capture in progress; dropped without [`Capture::finish`], it is thrown away.
@@ -26,6 +27,7 @@ pub struct Capture {
     engine: Arc<Engine>,
     id: Option<u64>,
     began: Instant,
+    stats_at_start: Stats,
     began_at: SystemTime,
 }
 
@@ -63,6 +65,7 @@ impl Capture {
             engine,
             id: Some(id),
             began: Instant::now(),
+            stats_at_start: stats(),
             began_at: SystemTime::now(),
         })
     }
@@ -180,6 +183,22 @@ fn columns(builder: &mut ProfileBuilder, sampled: Sampled, engine: &Engine) -> O
     ns_each
 }
 
+/// The rate that came out, beside the one that was asked for.
+fn achieved(engine: &Engine, before: &Stats) -> String {
+    let now = stats();
+    let cpu_ns = now.sampled_cpu_ns - before.sampled_cpu_ns;
+    format!(
+        "pilotlight: {} Hz asked, {:.1} Hz achieved in {:.2} s of CPU time; \
+         signals by perf {}, thread timers {}, process timer {}",
+        engine.asked_hz(),
+        (now.cpu_samples - before.cpu_samples) as f64 * 1e9 / cpu_ns.max(1) as f64,
+        cpu_ns as f64 / 1e9,
+        now.by_perf - before.by_perf,
+        now.by_timer - before.by_timer,
+        now.by_process_timer - before.by_process_timer,
+    )
+}
+
 fn profile_of(aggregate: &Aggregate, capture: &Capture, duration: Duration) -> Profile {
     let mut profile = ProfileBuilder::new();
     let ns_each = columns(&mut profile, capture.sampled, &capture.engine);
@@ -188,6 +207,9 @@ fn profile_of(aggregate: &Aggregate, capture: &Capture, duration: Duration) -> P
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     profile.time(since_epoch.as_nanos() as i64, duration.as_nanos() as i64);
+    if capture.sampled == Sampled::Cpu {
+        profile.comment(&achieved(&capture.engine, &capture.stats_at_start));
+    }
     fill(profile, aggregate, ns_each)
 }
 

@@ -4,14 +4,15 @@ use std::fmt;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::{Guard, engine, heap, http, otel, spans, symbols, wall};
+use crate::{Engine, Guard, engine, heap, http, otel, spans, symbols, wall};
 
 /// How to start. Environment variables override what the program says:
 /// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_LISTEN` (address or `none`),
 /// `PILOTLIGHT_FREQUENCY_HZ`, `PILOTLIGHT_HTTP_SWITCH` (`true`/`false`), `PILOTLIGHT_AWAIT`
 /// (`true`/`false`), `PILOTLIGHT_OTEL_CONTEXT` (`true`/`false`), `PILOTLIGHT_TRACE_IDS`
 /// (`true`/`false`), `PILOTLIGHT_LOCK_RATE_NS`,
-/// `PILOTLIGHT_WALL_FREQUENCY_HZ`, `PILOTLIGHT_WALL_THREADS_PER_TICK`, `PILOTLIGHT_WALL_THREAD_NAMES`.
+/// `PILOTLIGHT_WALL_FREQUENCY_HZ`, `PILOTLIGHT_WALL_THREADS_PER_TICK`, `PILOTLIGHT_WALL_THREAD_NAMES`,
+/// `PILOTLIGHT_ENGINE` (`auto`, `perf`, `timer` or `process-timer`).
 ///
 /// ```no_run
 /// let _pilotlight = pilotlight::Config::new("checkout").frequency_hz(199).start()?;
@@ -21,6 +22,7 @@ use crate::{Guard, engine, heap, http, otel, spans, symbols, wall};
 pub struct Config {
     pub(crate) service: String,
     pub(crate) frequency_hz: u32,
+    pub(crate) engine: Engine,
     pub(crate) listen: Option<String>,
     pub(crate) max_depth: usize,
     pub(crate) ring_bytes: usize,
@@ -54,6 +56,7 @@ impl Config {
         Config {
             service: service.to_string(),
             frequency_hz: DEFAULT_FREQUENCY_HZ,
+            engine: Engine::Auto,
             listen: Some(DEFAULT_LISTEN.to_string()),
             max_depth: MAX_DEPTH,
             ring_bytes: 2 << 20,
@@ -72,11 +75,18 @@ impl Config {
         }
     }
 
-    /// Samples per second of CPU time, 1 to 10,000. Above the kernel's tick (often 250) several
-    /// expiries come with one signal; sums stay right, stacks get no finer.
+    /// Samples per second of CPU time, 1 to 10,000. Above the kernel's tick (often 250) only
+    /// [`Engine::Perf`] gives finer stacks; sums are right with any.
     #[must_use]
     pub fn frequency_hz(mut self, frequency_hz: u32) -> Config {
         self.frequency_hz = frequency_hz;
+        self
+    }
+
+    /// What interrupts threads, first choice; see [`Engine`] for what it falls back to.
+    #[must_use]
+    pub fn engine(mut self, engine: Engine) -> Config {
+        self.engine = engine;
         self
     }
 
@@ -267,6 +277,18 @@ impl Config {
             self.heap_interval_bytes = Some(text.parse().map_err(wrong)?);
         }
         self.wall = self.wall.overridden()?;
+        if let Some(text) = variable("PILOTLIGHT_ENGINE") {
+            self.engine = match text.as_str() {
+                "auto" => Engine::Auto,
+                "perf" => Engine::Perf,
+                "timer" => Engine::Timer,
+                "process-timer" => Engine::ProcessTimer,
+                _ => {
+                    let expected = "auto, perf, timer or process-timer";
+                    return Err(Error::variable("PILOTLIGHT_ENGINE", &text, expected));
+                }
+            };
+        }
         if let Some(text) = variable("PILOTLIGHT_LISTEN") {
             self.listen = Some(text).filter(|address| address != "none");
         }

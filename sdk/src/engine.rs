@@ -43,6 +43,7 @@ pub(crate) struct Engine {
     pub(crate) service: String,
     pub(crate) period: Duration,
     pub(crate) wall: wall::Settings,
+    sampler: threads::Engine,
     max_depth: usize,
     budget_bytes: usize,
     ring: &'static Ring,
@@ -61,6 +62,8 @@ struct State {
     armed: Kinds,
     /// The ring was drained this often since armed.
     drains: u64,
+    /// A capture ends: it gets what no sample accounts for so far.
+    settle: bool,
     stop: bool,
 }
 
@@ -160,6 +163,7 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
         service: config.service.clone(),
         period: config.period(),
         wall: config.wall.clone(),
+        sampler: config.engine,
         max_depth: config.max_depth,
         budget_bytes: config.budget_bytes,
         ring: handler::ring(config.ring_bytes),
@@ -233,6 +237,11 @@ impl Engine {
         self.process != std::process::id()
     }
 
+    /// Samples per second of CPU time that were asked for.
+    pub(crate) fn asked_hz(&self) -> u128 {
+        1_000_000_000 / self.period.as_nanos().max(1)
+    }
+
     /// Begins a capture; returns when what it samples is sampled.
     pub(crate) fn begin(&self, kind: Sampled) -> Result<u64, Error> {
         let id = self.next_capture.fetch_add(1, Ordering::Relaxed);
@@ -278,6 +287,7 @@ impl Engine {
         let mut state = lock(&self.state);
         // A drain may be under way that began before the call: wait for the one after it.
         let enough = state.drains + 2;
+        state.settle = true;
         let deadline = Instant::now() + PATIENCE;
         while !state.armed.is_empty()
             && !state.stop
@@ -355,7 +365,7 @@ impl Background {
     fn sample(&mut self, wanted: Kinds) {
         let armed = std::mem::replace(&mut self.armed, wanted);
         match (armed.has(Sampled::Cpu), wanted.has(Sampled::Cpu)) {
-            (false, true) => threads::arm(self.engine.period),
+            (false, true) => threads::arm(self.engine.sampler, self.engine.period),
             (true, false) => threads::disarm(),
             _ => {}
         }
@@ -463,7 +473,7 @@ impl Background {
         let mut state = lock(&self.engine.state);
         // Without a capture nobody could be told: what is counted is what some profile shows.
         let unsampled = match state.wanted().has(Sampled::Cpu) {
-            true => threads::take_unsampled(),
+            true => threads::take_unsampled(std::mem::take(&mut state.settle)),
             false => threads::Unsampled::default(),
         };
         let lost = COUNTERS.expiries_lost.get();
@@ -500,6 +510,7 @@ impl Background {
             (Frame::Unseen, unsampled.unseen),
             (Frame::Blocked, unsampled.blocked),
             (Frame::Dropped, dropped),
+            (Frame::BetweenTicks, unsampled.behind),
         ] {
             for aggregate in state.of_kind(Sampled::Cpu).filter(|_| expiries > 0) {
                 aggregate.add_pseudo(frame, (1, expiries));

@@ -16,12 +16,13 @@
 //! # What it cannot see
 //! - Time that threads wait, in the CPU profile: that is in `wall` and `offcpu`. Time that tasks wait is in `await`, for futures that
 //!   are [`spans`].
-//! - Above the kernel's tick (often 250 Hz) stacks get no finer: several expiries come with one
-//!   signal, and are counted as such.
+//! - Above the kernel's tick (often 250 Hz) stacks get finer only where perf events with time in the
+//!   kernel are permitted ([`Engine`]); sums are right all the same, and the profile's comment says
+//!   which rate was achieved.
 //! - Inlined functions and lines need debug information: `debug = 1` in the release profile;
 //!   `"line-tables-only"` names them without their path.
 //! - Threads that other languages' libraries start, or all without the feature `thread-hook`, are
-//!   found by a look every 50 ms (less often with thousands of threads). What ran before, or in a
+//!   found by a look every 50 ms when the number of threads changed (less often with thousands). What ran before, or in a
 //!   thread that nobody saw, is shown under `[threads that ended unsampled]`.
 //! - Threads that block SIGPROF: `[threads that block SIGPROF]`.
 //!
@@ -54,7 +55,8 @@
 //! |---|---|
 //! | `config` | settings, environment, errors |
 //! | `engine` | the background thread: arms timers while somebody captures, drains the ring |
-//! | `threads` | which threads there are, their timers, the account of their CPU time |
+//! | `threads` | which threads there are, which engine samples each, the account of their CPU time |
+//! | `slots` | what the handler knows of a thread, and what a sample weighs |
 //! | `handler` | what runs in the signal; its README lists what that may do |
 //! | `kind` | what a capture samples, what a record is |
 //! | `ring` | from handlers to the background thread |
@@ -108,6 +110,7 @@ mod pages;
 pub mod push;
 mod ring;
 mod sites;
+mod slots;
 pub mod spans;
 mod stats;
 #[cfg_attr(not(feature = "symbolize"), path = "symbols_off.rs")]
@@ -132,6 +135,7 @@ pub use pilotlight_macros::{main, span};
 pub use pilotlight_profile::Profile;
 pub use spans::SpanExt;
 pub use stats::{Stats, stats};
+pub use threads::Engine;
 pub use types::{Kind, ProfileType, State, profile_types, set_enabled, take};
 
 /// Keeps profiling possible; dropping it ends the listener and the captures.
@@ -222,6 +226,6 @@ pub mod testing {
     /// What a signal must carry to be taken for one of ours; send it with `rt_tgsigqueueinfo`.
     #[must_use]
     pub fn signal_value() -> u64 {
-        u64::from(crate::handler::TOKEN) << 32
+        u64::from(crate::slots::TOKEN) << 32
     }
 }

@@ -27,6 +27,13 @@ pub(crate) struct Counters {
     pub(crate) ring_full: Counter,
     pub(crate) busy: Counter,
     pub(crate) off: Counter,
+    pub(crate) early: Counter,
+    pub(crate) stray: Counter,
+    pub(crate) cpu_samples: Counter,
+    pub(crate) by_perf: Counter,
+    pub(crate) by_timer: Counter,
+    pub(crate) by_process_timer: Counter,
+    pub(crate) sampled_cpu_ns: Counter,
     pub(crate) expiries: Counter,
     pub(crate) expiries_lost: Counter,
     pub(crate) truncated: Counter,
@@ -71,6 +78,13 @@ pub(crate) static COUNTERS: Counters = Counters {
     ring_full: Counter::new(),
     busy: Counter::new(),
     off: Counter::new(),
+    early: Counter::new(),
+    stray: Counter::new(),
+    cpu_samples: Counter::new(),
+    by_perf: Counter::new(),
+    by_timer: Counter::new(),
+    by_process_timer: Counter::new(),
+    sampled_cpu_ns: Counter::new(),
     expiries: Counter::new(),
     expiries_lost: Counter::new(),
     truncated: Counter::new(),
@@ -124,10 +138,26 @@ pub struct Stats {
     pub dropped_busy: u64,
     /// Signals that arrived while nobody was capturing, at the end of a capture.
     pub dropped_off: u64,
-    /// Timer expiries that the taken signals stand for: a signal carries those that the kernel
-    /// could not deliver one by one.
+    /// Signals that came before half a period of CPU time had passed since the last sample of their
+    /// thread: its next sample stands for that time.
+    pub dropped_early: u64,
+    /// Signals for a thread that ended, and whose place another one has now.
+    pub dropped_stray: u64,
+    /// Samples of CPU time, among those taken.
+    pub cpu_samples: u64,
+    /// Signals of perf events: [`crate::Engine::Perf`].
+    pub by_perf: u64,
+    /// Signals of threads' timers: [`crate::Engine::Timer`].
+    pub by_timer: u64,
+    /// Signals of the process's timer: [`crate::Engine::ProcessTimer`].
+    pub by_process_timer: u64,
+    /// CPU time of this process while captures ran, nanoseconds: `cpu_samples` in this time is the
+    /// rate that was achieved.
+    pub sampled_cpu_ns: u64,
+    /// Periods of CPU time that the taken signals stand for: a signal carries those that passed since
+    /// the last one of its thread.
     pub expiries: u64,
-    /// Timer expiries of signals that were dropped while a capture ran; in profiles under
+    /// Periods of CPU time of signals that were dropped while a capture ran; in profiles under
     /// `[dropped samples]`.
     pub expiries_lost: u64,
     /// Taken samples whose stack is deeper than the configured depth.
@@ -138,10 +168,10 @@ pub struct Stats {
     pub forwarded: u64,
     /// Samples put under `[over the memory budget]`.
     pub over_budget: u64,
-    /// Threads without a timer, because the system refused one (`RLIMIT_SIGPENDING`) or 16,383 have
-    /// one; each counts once a capture. Their CPU time is under `[threads that ended unsampled]`.
+    /// Threads that no engine samples, because the system refused (`RLIMIT_SIGPENDING`,
+    /// `RLIMIT_NOFILE`) or 16,382 are sampled; each counts once a capture. Their CPU time is under `[threads that ended unsampled]`.
     pub timers_refused: u64,
-    /// Expiries of threads that ended before the kernel's tick could deliver them; in profiles
+    /// Periods of CPU time behind the last sample of a thread that ended, or of a capture; in profiles
     /// under `[ended between two ticks]`.
     pub between_ticks: u64,
     /// Expiries of threads that lived and ended unseen, or have no timer; in profiles under
@@ -213,7 +243,11 @@ impl Stats {
     /// Signals that became no sample, for any reason.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped_ring_full + self.dropped_busy + self.dropped_off
+        self.dropped_ring_full
+            + self.dropped_busy
+            + self.dropped_off
+            + self.dropped_early
+            + self.dropped_stray
     }
 }
 
@@ -227,6 +261,13 @@ pub fn stats() -> Stats {
         dropped_ring_full: c.ring_full.get(),
         dropped_busy: c.busy.get(),
         dropped_off: c.off.get(),
+        dropped_early: c.early.get(),
+        dropped_stray: c.stray.get(),
+        cpu_samples: c.cpu_samples.get(),
+        by_perf: c.by_perf.get(),
+        by_timer: c.by_timer.get(),
+        by_process_timer: c.by_process_timer.get(),
+        sampled_cpu_ns: c.sampled_cpu_ns.get(),
         expiries: c.expiries.get(),
         expiries_lost: c.expiries_lost.get(),
         truncated: c.truncated.get(),

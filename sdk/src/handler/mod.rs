@@ -11,12 +11,11 @@ use pilotlight_unwind::{End, Unwound};
 use crate::kind::Record;
 use crate::modules::Snapshot;
 use crate::ring::{Header, Ring};
+use crate::slots::{self, TOKEN, Weight};
 use crate::stats::COUNTERS;
-use crate::{context, otel, sys, threads, wall};
+use crate::{context, otel, sys, wall};
 use scratch::ScratchPool;
 
-/// High half of the value that our timers send; the low half is the thread's slot.
-pub(crate) const TOKEN: u32 = 0x7069_6c74;
 /// How far the main thread's stack may have grown since its mapping was read, bytes.
 const MAIN_STACK_GROWTH: usize = 64 << 20;
 
@@ -165,11 +164,11 @@ pub(crate) fn take_stale() -> bool {
 
 /// Writes a record from ordinary code, such as a thread that ends.
 #[cfg(feature = "thread-hook")]
-pub(crate) fn push(frames: &[u64], weight: u32, generation: u32) -> bool {
+pub(crate) fn push(frames: &[u64], weight: u64, generation: u32) -> bool {
     let ring = RING.load(Ordering::Acquire);
     let header = Header {
         record: Record::Cpu,
-        weight: u64::from(weight),
+        weight,
         generation,
         truncated: false,
         context: context::Context::default(),
@@ -198,7 +197,8 @@ pub(crate) fn pretend(inside: bool) {
     mark(sys::errno() as usize, inside);
 }
 
-/// The head of the kernel's siginfo, as timers and `sigqueue` fill it.
+/// The head of the kernel's siginfo, as timers and `sigqueue` fill it; perf events put their band
+/// over the two numbers, and their descriptor in the low half of the value.
 #[repr(C)]
 struct SignalInfo {
     signal: i32,
@@ -208,6 +208,49 @@ struct SignalInfo {
     timer_or_pid: i32,
     overrun_or_uid: i32,
     value: u64,
+}
+
+/// What a signal is for.
+enum Meaning {
+    /// A slot's CPU time; and periods, where only the sender knows.
+    Cpu(u32, u64),
+    /// The thread's stack, for a slot of the wall clock.
+    Wall(u32),
+    /// The thread's stack, for a slot of a dump of all.
+    Dump(u32),
+    /// Not ours.
+    Foreign,
+}
+
+impl SignalInfo {
+    fn meaning(&self) -> Meaning {
+        /// Input is there: what a perf event says by `F_SETSIG`.
+        const POLL_IN: i32 = 1;
+        /// The kernel itself: what `ITIMER_PROF` says.
+        const SI_KERNEL: i32 = 0x80;
+        let (token, slot) = ((self.value >> 32) as u32, self.value as u32);
+        match (self.code, token) {
+            (libc::SI_TIMER, TOKEN) => {
+                COUNTERS.by_timer.add(1);
+                Meaning::Cpu(slot, 1 + self.overrun_or_uid.max(0) as u64)
+            }
+            (libc::SI_QUEUE, TOKEN) => Meaning::Cpu(slot, 1),
+            (libc::SI_TIMER | libc::SI_QUEUE, wall::TOKEN) => Meaning::Wall(slot),
+            (libc::SI_TIMER, wall::DUMP_TOKEN) => Meaning::Dump(slot),
+            (POLL_IN, _) => match slots::of_descriptor(slot as i32) {
+                slots::NONE => Meaning::Foreign,
+                slot => {
+                    COUNTERS.by_perf.add(1);
+                    Meaning::Cpu(slot, 1)
+                }
+            },
+            (SI_KERNEL, _) if slots::process_timer_runs() => {
+                COUNTERS.by_process_timer.add(1);
+                Meaning::Cpu(slots::PROCESS, 1)
+            }
+            _ => Meaning::Foreign,
+        }
+    }
 }
 
 extern "C" fn on_sigprof(
@@ -224,28 +267,20 @@ extern "C" fn on_sigprof(
     }
     mark(errno_location as usize, true);
     // SAFETY: the kernel hands a siginfo_t of at least these fields.
-    let sent = unsafe { &*info.cast::<SignalInfo>() };
-    let from_timer = sent.code == libc::SI_TIMER;
-    let slot = sent.value as u32;
-    match (sent.value >> 32) as u32 {
-        TOKEN if from_timer || sent.code == libc::SI_QUEUE => {
-            let overrun = if from_timer {
-                sent.overrun_or_uid.max(0) as u32
-            } else {
-                0
+    match unsafe { &*info.cast::<SignalInfo>() }.meaning() {
+        Meaning::Cpu(slot, sent) => {
+            let weight = match slot {
+                slots::NONE => Weight::Periods(sent),
+                _ => slots::weigh(slot, errno_location as usize),
             };
             // SAFETY: the context is the interrupted one of this thread.
-            unsafe { sample(slot, 1 + overrun, context.cast()) };
+            unsafe { sample(slot, weight, context.cast()) };
         }
-        wall::TOKEN if from_timer || sent.code == libc::SI_QUEUE => {
-            // SAFETY: as above.
-            unsafe { sample_wall(slot, context.cast()) };
-        }
-        wall::DUMP_TOKEN if from_timer => {
-            // SAFETY: as above.
-            unsafe { dump(slot, context.cast()) };
-        }
-        _ => {
+        // SAFETY: as above.
+        Meaning::Wall(slot) => unsafe { sample_wall(slot, context.cast()) },
+        // SAFETY: as above.
+        Meaning::Dump(slot) => unsafe { dump(slot, context.cast()) },
+        Meaning::Foreign => {
             COUNTERS.forwarded.add(1);
             forward(signal, info, context);
         }
@@ -281,19 +316,25 @@ enum Outcome {
     Lost,
 }
 
-/// A timer of CPU time expired `weight` times.
+/// A sample of CPU time.
 ///
 /// # Safety
 /// `context` is the ucontext of the interrupted code of this thread.
-unsafe fn sample(slot: u32, weight: u32, context: *const libc::ucontext_t) {
+unsafe fn sample(slot: u32, weight: Weight, context: *const libc::ucontext_t) {
     COUNTERS.delivered.add(1);
-    threads::note_expiries(slot, weight);
+    let weight = match weight {
+        Weight::Periods(weight) => weight,
+        Weight::Early => return COUNTERS.early.add(1),
+        Weight::Stray => return COUNTERS.stray.add(1),
+    };
     // SAFETY: promised by the caller.
     let registers = unsafe { sys::interrupted(context) };
-    let weight = u64::from(weight);
     // SAFETY: they are this thread's.
     match unsafe { record(Record::Cpu, weight, slot, registers) } {
-        Outcome::Taken => COUNTERS.expiries.add(weight),
+        Outcome::Taken => {
+            COUNTERS.cpu_samples.add(1);
+            COUNTERS.expiries.add(weight);
+        }
         Outcome::Lost => COUNTERS.expiries_lost.add(weight),
         Outcome::Off => {}
     }
@@ -422,7 +463,7 @@ fn note_end(end: End) {
 /// Readable bytes of the stack that `sp` is on, and whether they reach to its end.
 fn stack_bounds(slot: u32, sp: usize, snapshot: &Snapshot) -> (Range<usize>, bool) {
     let low = sp.saturating_sub(sys::RED_ZONE);
-    let known = threads::stack_of(slot);
+    let known = slots::stack_of(slot);
     if known.contains(&sp) {
         return (low.max(known.start)..known.end, true);
     }

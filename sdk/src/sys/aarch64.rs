@@ -57,3 +57,17 @@ pub(crate) fn thread_pointer() -> usize {
     }
     pointer
 }
+
+/// A system call of two arguments, without libc. Async-signal-safe.
+///
+/// # Safety
+/// What the call reads or writes at its arguments must be there.
+pub(super) unsafe fn call(number: libc::c_long, first: usize, second: usize) -> isize {
+    let result;
+    // SAFETY: promised by the caller.
+    unsafe {
+        std::arch::asm!("svc 0", in("x8") number, inlateout("x0") first => result,
+            in("x1") second, options(nostack));
+    }
+    result
+}

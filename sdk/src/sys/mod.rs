@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `x86_64`, `aarch64` | registers of an interrupted thread, its thread pointer, what lies below its stack pointer |
+//! | `own` | the system calls of the signal handler |
 //! | `tls` | thread-local words that a handler may read |
 //! | `shared_libc`, `static_libc` | finding the function that ours stands before, keeping code mapped |
 
@@ -13,6 +14,7 @@ mod arch;
 #[cfg_attr(target_feature = "crt-static", path = "static_libc.rs")]
 #[cfg_attr(not(target_feature = "crt-static"), path = "shared_libc.rs")]
 mod linked;
+mod own;
 pub(crate) mod tls;
 
 #[cfg(feature = "thread-hook")]
@@ -21,6 +23,7 @@ pub(crate) use arch::{RED_ZONE, Registers, frame_pointer, interrupted, own_regis
 pub(crate) use linked::pin_code;
 #[cfg(feature = "thread-hook")]
 pub(crate) use linked::pthread_create;
+pub(crate) use own::{own_clock_ns, own_tid, process_clock_ns};
 
 #[cfg(feature = "thread-hook")]
 pub(crate) mod thread {

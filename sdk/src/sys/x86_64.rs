@@ -56,3 +56,17 @@ pub(crate) fn thread_pointer() -> usize {
     }
     pointer
 }
+
+/// A system call of two arguments, without libc. Async-signal-safe.
+///
+/// # Safety
+/// What the call reads or writes at its arguments must be there.
+pub(super) unsafe fn call(number: libc::c_long, first: usize, second: usize) -> isize {
+    let result;
+    // SAFETY: promised by the caller; the kernel changes rcx and r11 only.
+    unsafe {
+        std::arch::asm!("syscall", inlateout("rax") number as isize => result,
+            in("rdi") first, in("rsi") second, out("rcx") _, out("r11") _, options(nostack));
+    }
+    result
+}

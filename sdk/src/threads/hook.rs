@@ -9,9 +9,10 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::timer::{own_tid, thread_clock_ns};
-use super::{ARMED, BETWEEN_TICKS, Threads, threads};
+use super::timer::thread_clock_ns;
+use super::{ARMED, Threads, threads};
 use crate::handler;
+use crate::slots::{self, BETWEEN_TICKS};
 use crate::stats::COUNTERS;
 use crate::sys::{self, thread::Start};
 
@@ -103,7 +104,7 @@ fn started(stack: Range<usize>) {
         return;
     }
     if let Some(threads) = threads().as_mut() {
-        threads.add(own_tid(), stack);
+        threads.add(sys::own_tid(), stack);
     }
 }
 
@@ -113,23 +114,27 @@ fn ended() {
         return;
     }
     if let Some(threads) = threads().as_mut() {
-        threads.end(own_tid());
+        threads.end(sys::own_tid());
     }
 }
 
 impl Threads {
-    /// The calling thread ends: expiries that no tick delivered become one record.
+    /// The calling thread ends: what no sample accounts for becomes one record.
     fn end(&mut self, tid: i32) {
         let Some(mut armed) = self.armed.remove(&tid) else {
             return;
         };
         armed.clock_ns = thread_clock_ns(tid).unwrap_or(armed.clock_ns);
-        let due = armed.due(armed.clock_ns, self.period_ns);
-        armed.timer.delete();
-        let missed = due.saturating_sub(armed.delivered()) as u32;
-        if missed > 0 && handler::push(&[BETWEEN_TICKS], missed, 0) {
-            COUNTERS.between_ticks.add(u64::from(missed));
+        let (slot, clock_ns) = (armed.slot, armed.clock_ns);
+        self.retire(armed, clock_ns);
+        let missed = slots::settle(slot, clock_ns);
+        if missed == 0 {
+            return;
         }
-        self.retire(&armed);
+        let counter = match handler::push(&[BETWEEN_TICKS], missed, 0) {
+            true => &COUNTERS.between_ticks,
+            false => &COUNTERS.expiries_lost,
+        };
+        counter.add(missed);
     }
 }

@@ -1,107 +1,77 @@
-//! Which threads there are, one CPU timer for each, and the account of the CPU time of those that
-//! come and go.
-//!
-//! A slot is what the handler knows of a thread; its index travels in the timer's signal, so that a
-//! handler needs no thread-local storage.
+//! Which threads there are, what samples each, and the account of the CPU time of those that come and
+//! go.
 
+mod account;
 pub(crate) mod created;
+mod engines;
 #[cfg(feature = "thread-hook")]
 mod hook;
+mod perf;
+mod process;
 pub(crate) mod timer;
 
 use std::collections::{HashMap, HashSet};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::slots::{self, SLOTS};
 use crate::stats::COUNTERS;
-use timer::{Timer, thread_clock_ns};
+pub(crate) use account::Unsampled;
+pub use engines::Engine;
+use engines::{Source, Supply};
+use process::ProcessTimer;
+use timer::thread_clock_ns;
 
-/// Threads that can have a timer at once.
-const SLOTS: usize = 16_384;
-
-/// A pseudo address: CPU time that fell between two ticks at the end of a thread.
-pub(crate) const BETWEEN_TICKS: u64 = 1;
-/// A pseudo address: CPU time of threads that were never seen.
-pub(crate) const UNSEEN: u64 = 2;
-
-/// In the zero pages of the program: a slot costs memory once it was used.
-static TABLE: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
-/// Threads that start get a timer at once.
+/// Threads that start are sampled at once.
 static ARMED: AtomicBool = AtomicBool::new(false);
 static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
 
-struct Slot {
-    stack_start: AtomicUsize,
-    stack_end: AtomicUsize,
-    /// Expiries that the handler was told of.
-    expiries: AtomicU64,
-}
+/// While the number of threads is the one that is known, the list of them is read this often: most
+/// threads tell by the hook.
+const LISTED_EVERY: Duration = match cfg!(feature = "thread-hook") {
+    true => Duration::from_secs(1),
+    false => Duration::ZERO,
+};
 
-impl Slot {
-    const fn new() -> Slot {
-        Slot {
-            stack_start: AtomicUsize::new(0),
-            stack_end: AtomicUsize::new(0),
-            expiries: AtomicU64::new(0),
-        }
-    }
-
-    fn reset(&self, stack: Range<usize>) {
-        self.stack_start.store(stack.start, Ordering::Relaxed);
-        self.stack_end.store(stack.end, Ordering::Relaxed);
-        self.expiries.store(0, Ordering::Relaxed);
-    }
-}
-
-/// Counts expiries of a thread's timer. Async-signal-safe.
-pub(crate) fn note_expiries(slot: u32, weight: u32) {
-    if let Some(slot) = TABLE.get(slot as usize) {
-        slot.expiries
-            .fetch_add(u64::from(weight), Ordering::Relaxed);
-    }
-}
-
-/// The stack of a thread, empty when not known. Async-signal-safe.
-pub(crate) fn stack_of(slot: u32) -> Range<usize> {
-    TABLE.get(slot as usize).map_or(0..0, |slot| {
-        slot.stack_start.load(Ordering::Relaxed)..slot.stack_end.load(Ordering::Relaxed)
-    })
-}
-
-/// A thread with a timer.
+/// A thread that is sampled.
 struct Armed {
     slot: u32,
-    /// Runs until this is dropped.
-    #[cfg_attr(
-        not(feature = "thread-hook"),
-        expect(dead_code, reason = "held, and used by the hook")
-    )]
-    timer: Timer,
-    /// The thread's CPU clock when its timer was made, and when last read.
+    source: Source,
+    /// The thread's CPU clock when sampling began, and when last read.
     clock_at_start_ns: u64,
     clock_ns: u64,
-    first_expiry_ns: u64,
-    /// What was delivered when last looked at, and since when (monotonic clock) it has been that.
+    /// What samples accounted for at the start (before the clock, by less than a period: wrapping).
+    accounted_at_start_ns: u64,
+    /// Signals when last looked at, and since when (monotonic clock) it has been that many.
     heard: u64,
     heard_at_ns: u64,
 }
 
-/// All threads with a timer, while captures run.
+/// All threads that are sampled, while captures run.
 struct Threads {
     period_ns: u64,
+    supply: Supply,
+    /// In the place of all others.
+    process_timer: Option<ProcessTimer>,
     armed: HashMap<i32, Armed>,
-    /// Threads that live without a timer; each is tried again, and counted once.
+    /// Threads that nothing samples; each is tried again, and counted once.
     refused: HashSet<i32>,
     free: Vec<u32>,
     next_slot: u32,
     random: u64,
+    listed: Option<Instant>,
     process_clock_at_start_ns: u64,
+    /// CPU time of the process so far, and when that was read.
+    process_ns: u64,
+    told: Option<Instant>,
     /// CPU time of threads that ended, as far as they were seen.
     ended_ns: u64,
-    reported: Unsampled,
+    /// Periods that were told as unseen.
+    unseen: u64,
 }
 
 fn threads() -> MutexGuard<'static, Option<Threads>> {
@@ -114,14 +84,14 @@ pub(crate) fn keep_hook() {
     hook::keep();
 }
 
-/// Gives every thread a timer; threads that start later get theirs by hook or by [`scan`].
-pub(crate) fn arm(period: Duration) {
-    *threads() = Some(Threads::new(period.as_nanos() as u64));
+/// Samples every thread; those that start later are found by hook or by [`scan`].
+pub(crate) fn arm(engine: Engine, period: Duration) {
+    *threads() = Some(Threads::new(engine, period.as_nanos() as u64));
     ARMED.store(true, Ordering::SeqCst);
     scan();
 }
 
-/// Takes all timers away.
+/// Ends all sampling.
 pub(crate) fn disarm() {
     ARMED.store(false, Ordering::SeqCst);
     *threads() = None;
@@ -145,95 +115,108 @@ pub(crate) fn unlock_after_fork() {
     drop(held.map(ManuallyDrop::into_inner));
 }
 
-/// A forked child has none of the timers.
+/// A forked child is not sampled.
 pub(crate) fn forget_in_child() {
     ARMED.store(false, Ordering::SeqCst);
-    // The timers are the parent's: deleting their ids here could delete others.
-    if let Some(old) = threads().take() {
-        std::mem::forget(old);
+    slots::set_process_timer(false);
+    let Some(mut old) = threads().take() else {
+        return;
+    };
+    for (_, armed) in old.armed.drain() {
+        match armed.source {
+            Source::Perf(event) => event.forget_in_child(),
+            // The parent's: deleting the id here could delete another.
+            Source::Timer(timer) => std::mem::forget(timer),
+        }
     }
+    // A child has no timer of the process.
+    std::mem::forget(old.process_timer.take());
 }
 
-/// Finds threads that started and ended; returns how many live.
-pub(crate) fn scan() -> usize {
+/// Finds threads that started and ended.
+pub(crate) fn scan() {
+    let mut guard = threads();
+    let Some(threads) = guard.as_mut() else {
+        return;
+    };
+    if threads.process_timer.is_some() || threads.know_all() {
+        return;
+    }
+    // Threads must not wait for the listing.
+    drop(guard);
     let Ok(entries) = std::fs::read_dir("/proc/self/task") else {
-        return 0;
+        return;
     };
     let tid =
         |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     let tids: Vec<i32> = entries.filter_map(tid).collect();
-    let mut guard = threads();
-    let Some(threads) = guard.as_mut() else {
-        return tids.len();
-    };
-    threads.remove_ended();
-    for &tid in &tids {
-        threads.add(tid, 0..0);
+    if let Some(threads) = self::threads().as_mut() {
+        threads.remove_ended();
+        for &tid in &tids {
+            threads.add(tid, 0..0);
+        }
     }
-    tids.len()
 }
 
-/// Expiries without a stack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unsampled {
-    /// Of CPU time that no thread accounts for: threads that lived and ended unseen.
-    pub(crate) unseen: u64,
-    /// Of threads that block the signal.
-    pub(crate) blocked: u64,
-}
-
-/// Expiries without a stack since the last call.
-pub(crate) fn take_unsampled() -> Unsampled {
-    threads()
-        .as_mut()
-        .map_or_else(Unsampled::default, Threads::take_unsampled)
+/// Periods of CPU time without a stack since the last call; with `settle`, all that no sample
+/// accounts for so far.
+pub(crate) fn take_unsampled(settle: bool) -> Unsampled {
+    let mut guard = threads();
+    let taken = guard.as_mut().map(|threads| threads.take_unsampled(settle));
+    taken.unwrap_or_default()
 }
 
 impl Threads {
-    fn new(period_ns: u64) -> Threads {
+    fn new(engine: Engine, period_ns: u64) -> Threads {
+        slots::set_period(period_ns);
+        let (supply, process_timer) = Supply::probe(engine, 1_000_000_000 / period_ns, period_ns);
         let now = timer::process_clock_ns();
-        Threads {
+        let mut threads = Threads {
             period_ns,
+            supply,
+            process_timer,
             armed: HashMap::new(),
             refused: HashSet::new(),
             free: Vec::new(),
-            // Slot 0 belongs to signals that no timer sent.
-            next_slot: 1,
+            next_slot: slots::FIRST,
             random: timer::monotonic_ns() ^ u64::from(std::process::id()) << 40,
+            listed: None,
             process_clock_at_start_ns: now,
+            process_ns: 0,
+            told: None,
             ended_ns: 0,
-            reported: Unsampled::default(),
-        }
+            unseen: 0,
+        };
+        let phase_ns = threads.random() % period_ns;
+        slots::give(slots::PROCESS, 0, 0..0, now.wrapping_sub(phase_ns));
+        threads
     }
 
     fn random(&mut self) -> u64 {
-        // splitmix64: https://prng.di.unimi.it/splitmix64.c
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.random = next_random(self.random);
+        self.random
     }
 
     fn add(&mut self, tid: i32, stack: Range<usize>) {
-        if self.armed.contains_key(&tid) {
+        if self.process_timer.is_some() || self.armed.contains_key(&tid) {
             return;
         }
         let Some(slot) = self.free.pop().or_else(|| self.fresh_slot()) else {
             return self.refuse(tid);
         };
         // Uniform in (0, period]: threads shorter than a period count fairly.
-        let first_expiry_ns = 1 + self.random() % self.period_ns;
-        TABLE[slot as usize].reset(stack);
+        let first_ns = 1 + self.random() % self.period_ns;
         let clock_at_start_ns = thread_clock_ns(tid).unwrap_or(0);
-        match Timer::start(tid, slot, first_expiry_ns, self.period_ns) {
-            Some(timer) => {
+        let accounted_at_start_ns = (clock_at_start_ns + first_ns).wrapping_sub(self.period_ns);
+        slots::give(slot, tid, stack, accounted_at_start_ns);
+        match self.supply.source(tid, slot, first_ns, self.period_ns) {
+            Some(source) => {
                 let armed = Armed {
                     slot,
-                    timer,
+                    source,
                     clock_at_start_ns,
                     clock_ns: clock_at_start_ns,
-                    first_expiry_ns,
+                    accounted_at_start_ns,
                     heard: 0,
                     heard_at_ns: timer::monotonic_ns(),
                 };
@@ -263,6 +246,22 @@ impl Threads {
             .add(u64::from(self.refused.insert(tid)));
     }
 
+    /// Whether a listing would be in vain, as far as the number of threads tells: the folder of
+    /// threads has a link for each, and two.
+    fn know_all(&mut self) -> bool {
+        let recent = |listed: Instant| listed.elapsed() < LISTED_EVERY;
+        let known = self.armed.len() + self.refused.len();
+        let is_recent = self.listed.is_some_and(recent);
+        if is_recent && self.refused.is_empty() {
+            let there = std::fs::metadata("/proc/self/task").map(|folder| folder.nlink());
+            if there.is_ok_and(|links| links == known as u64 + 2) {
+                return true;
+            }
+        }
+        self.listed = Some(Instant::now());
+        false
+    }
+
     /// Threads that are gone, and those whose id a younger thread took over: its clock is behind.
     /// A listing would not tell: threads start and are added while it is read.
     fn remove_ended(&mut self) {
@@ -275,85 +274,28 @@ impl Threads {
             }
         }
         for tid in ended {
-            if let Some(mut armed) = self.armed.remove(&tid) {
-                // Nobody read its last clock; what was sampled behind the last reading counts too.
-                let sampled_ns = armed.delivered() * self.period_ns;
-                armed.clock_ns = armed.clock_ns.max(armed.clock_at_start_ns + sampled_ns);
-                self.retire(&armed);
+            if let Some(armed) = self.armed.remove(&tid) {
+                // Nobody read its last clock. Seen is what samples account for: the rest shows as
+                // time of threads that ended unsampled.
+                let sampled_ns = slots::accounted_ns(armed.slot);
+                let sampled_ns = sampled_ns.wrapping_sub(armed.accounted_at_start_ns);
+                let clock_ns = armed.clock_at_start_ns + sampled_ns;
+                self.retire(armed, clock_ns);
             }
         }
     }
 
-    fn retire(&mut self, armed: &Armed) {
-        self.ended_ns += armed.clock_ns.saturating_sub(armed.clock_at_start_ns);
+    fn retire(&mut self, armed: Armed, clock_ns: u64) {
+        self.ended_ns += clock_ns.saturating_sub(armed.clock_at_start_ns);
         self.free.push(armed.slot);
-    }
-
-    fn take_unsampled(&mut self) -> Unsampled {
-        // The process clock first: what threads run meanwhile must not look unseen.
-        let process_ns = timer::process_clock_ns().saturating_sub(self.process_clock_at_start_ns);
-        let mut seen_ns = self.ended_ns;
-        let mut blocked = 0;
-        let at_ns = timer::monotonic_ns();
-        for (tid, armed) in &mut self.armed {
-            let now = thread_clock_ns(*tid).unwrap_or(armed.clock_ns);
-            let now = now.max(armed.clock_ns);
-            seen_ns += now.saturating_sub(armed.clock_at_start_ns);
-            if armed.is_silent(at_ns) {
-                let due = armed.due(now, self.period_ns);
-                let missing = due.saturating_sub(armed.heard);
-                if missing > 1 && blocks_signal(*tid) {
-                    blocked += missing;
-                }
-            }
-        }
-        let unseen = process_ns.saturating_sub(seen_ns) / self.period_ns;
-        let fresh = Unsampled {
-            unseen: unseen.saturating_sub(self.reported.unseen),
-            blocked: blocked.saturating_sub(self.reported.blocked),
-        };
-        self.reported.unseen += fresh.unseen;
-        self.reported.blocked += fresh.blocked;
-        COUNTERS.unseen.add(fresh.unseen);
-        COUNTERS.blocked.add(fresh.blocked);
-        fresh
+        self.supply.give_back(armed.source);
     }
 }
 
-/// Threads that no signal reached for so long are asked whether they block it; fork does so for a
-/// moment only.
-const SILENCE_NS: u64 = 1_000_000_000;
-
-/// The signal mask of a thread holds SIGPROF.
-fn blocks_signal(tid: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/self/task/{tid}/status"));
-    let mask = status.as_deref().ok().and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
-        u64::from_str_radix(line.trim(), 16).ok()
-    });
-    mask.is_some_and(|mask| mask >> (libc::SIGPROF - 1) & 1 == 1)
-}
-
-impl Armed {
-    /// Expiries that were due at the thread's CPU time `clock_ns`.
-    fn due(&self, clock_ns: u64, period_ns: u64) -> u64 {
-        let ran_ns = clock_ns.saturating_sub(self.clock_at_start_ns);
-        ran_ns
-            .checked_sub(self.first_expiry_ns)
-            .map_or(0, |after| after / period_ns + 1)
-    }
-
-    /// No signal came for a long time.
-    fn is_silent(&mut self, at_ns: u64) -> bool {
-        let delivered = self.delivered();
-        if delivered != self.heard {
-            (self.heard, self.heard_at_ns) = (delivered, at_ns);
-        }
-        at_ns.saturating_sub(self.heard_at_ns) >= SILENCE_NS
-    }
-
-    /// Expiries that the handler was told of.
-    fn delivered(&self) -> u64 {
-        TABLE[self.slot as usize].expiries.load(Ordering::Relaxed)
-    }
+/// A number that looks unlike `last`: splitmix64, <https://prng.di.unimi.it/splitmix64.c>.
+fn next_random(last: u64) -> u64 {
+    let mut z = last.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
 }

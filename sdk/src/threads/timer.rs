@@ -3,15 +3,21 @@
 
 use std::mem::MaybeUninit;
 
-use crate::handler::TOKEN;
+use crate::slots::TOKEN;
+use crate::sys;
 
 /// A timer on one thread's CPU clock.
+#[derive(Debug)]
 pub(crate) struct Timer {
     id: libc::c_int,
-    live: bool,
 }
 
 impl Timer {
+    /// Whether this process may have a timer at all.
+    pub(crate) fn probe() -> bool {
+        Timer::create(sys::own_tid(), 0).is_some()
+    }
+
     /// Signals thread `tid` first after `first_ns`, then every `period_ns` of its CPU time.
     /// `None` when the thread is gone or the system refuses.
     pub(crate) fn start(tid: i32, slot: u32, first_ns: u64, period_ns: u64) -> Option<Timer> {
@@ -31,7 +37,7 @@ impl Timer {
         let clock = clock_of(tid);
         // SAFETY: the kernel reads `event` and writes `id`.
         let made = unsafe { libc::syscall(libc::SYS_timer_create, clock, &event, &mut id) };
-        (made == 0).then_some(Timer { id, live: true })
+        (made == 0).then_some(Timer { id })
     }
 
     /// Fires first after `first_ns` of the thread's CPU time, then every `period_ns`; once when
@@ -53,20 +59,13 @@ impl Timer {
         };
         set == 0
     }
-
-    /// No signal of this timer is sent after the call.
-    pub(crate) fn delete(&mut self) {
-        if self.live {
-            // SAFETY: the id is ours and was not deleted before.
-            unsafe { libc::syscall(libc::SYS_timer_delete, self.id) };
-            self.live = false;
-        }
-    }
 }
 
 impl Drop for Timer {
+    /// No signal of this timer is sent after it.
     fn drop(&mut self) {
-        self.delete();
+        // SAFETY: the id is ours and was not deleted before.
+        unsafe { libc::syscall(libc::SYS_timer_delete, self.id) };
     }
 }
 
@@ -111,8 +110,14 @@ pub(crate) fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC).unwrap_or(0)
 }
 
-/// The kernel's id of the calling thread.
-pub(crate) fn own_tid() -> i32 {
-    // SAFETY: no arguments, cannot fail.
-    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+/// How often a second the kernel looks at CPU timers, by the resolution of its coarse clock.
+pub(crate) fn ticks_per_second() -> u64 {
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the kernel fills `time` when it returns 0.
+    if unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, time.as_mut_ptr()) } != 0 {
+        return 100;
+    }
+    // SAFETY: filled.
+    let tick_ns = unsafe { time.assume_init() }.tv_nsec.max(1);
+    (1_000_000_000 / tick_ns) as u64
 }

@@ -10,7 +10,8 @@ use super::look::{self, Found, Looker};
 use super::{Seen, Settings, started};
 use crate::modules::Generation;
 use crate::stats::COUNTERS;
-use crate::threads::timer::{monotonic_ns, own_tid, thread_clock_ns};
+use crate::sys::own_tid;
+use crate::threads::timer::{monotonic_ns, thread_clock_ns};
 
 /// The sampler uses at most this part of one CPU, by looking at fewer threads a tick.
 const CPU_SHARE: u64 = 125;

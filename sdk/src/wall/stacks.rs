@@ -7,7 +7,8 @@ use super::look::{self, Found, Looker};
 use crate::capture::Capture;
 use crate::kind::Sampled;
 use crate::modules::Generation;
-use crate::threads::timer::{own_tid, thread_clock_ns};
+use crate::sys::own_tid;
+use crate::threads::timer::thread_clock_ns;
 use crate::{Error, config, here};
 
 /// A thread and where it stands.

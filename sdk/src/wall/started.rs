@@ -14,7 +14,7 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn thread_started() {
     if super::RUNS.load(Ordering::Relaxed) {
         let at = NEXT.fetch_add(1, Ordering::Relaxed);
-        TIDS[at % PLACES].store(crate::threads::timer::own_tid(), Ordering::Release);
+        TIDS[at % PLACES].store(crate::sys::own_tid(), Ordering::Release);
     }
 }
 
