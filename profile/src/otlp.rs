@@ -1,8 +1,8 @@
 //! Writes OTLP profiles (`opentelemetry.proto.collector.profiles.v1development`, as of
 //! opentelemetry-proto 1.11).
 //!
-//! One profile with several value columns becomes several OTLP profiles over one dictionary: OTLP
-//! has one type a profile. Entry 0 of each table is the empty one, so indices move up by one.
+//! One profile with several value columns becomes several OTLP profiles over one dictionary, since
+//! OTLP has one type a profile; but time that is a count times the period goes as the count alone. Entry 0 of each table is the empty one, so indices move up by one.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -57,13 +57,32 @@ impl Profile {
     }
 
     /// The value columns, the one to show first in front: viewers take the first profile.
+    ///
+    /// Time that is a count times the period goes as the count: readers multiply, as they do for
+    /// OpenTelemetry's own profiler, and would add both up.
     fn columns(&self) -> Vec<usize> {
         let mut columns: Vec<usize> = (0..self.sample_types.len()).collect();
         if let Some(first) = self.value_index(None) {
             columns.retain(|&column| column != first);
             columns.insert(0, first);
         }
+        let counts = columns.clone();
+        columns.retain(|&time| !counts.iter().any(|&count| self.is_counted(time, count)));
         columns
+    }
+
+    /// Every value of the column `time`, of the type of the period, is `count` times the period.
+    fn is_counted(&self, time: usize, count: usize) -> bool {
+        let ty = |column: usize| self.sample_types.get(column).copied().unwrap_or_default();
+        let is_counted = |values: &[i64]| match (values.get(time), values.get(count)) {
+            (Some(&time), Some(&count)) => time == count.wrapping_mul(self.period),
+            _ => false,
+        };
+        time != count
+            && self.period > 0
+            && ty(time) == self.period_type
+            && self.strings.get(ty(count).unit) == b"count"
+            && self.iter_samples().all(|sample| is_counted(sample.values))
     }
 
     fn put_column(&self, out: &mut Vec<u8>, tables: &Tables<'_>, column: usize) {

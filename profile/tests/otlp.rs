@@ -161,6 +161,26 @@ fn every_part_of_a_profile_arrives() {
 }
 
 #[test]
+fn time_that_is_a_count_times_the_period_goes_once() {
+    let mut b = ProfileBuilder::new();
+    b.sample_type("samples", "count");
+    b.sample_type("cpu", "nanoseconds");
+    b.period("cpu", "nanoseconds", 10);
+    let stack = b.stack(&[]);
+    b.sample(stack, Default::default(), &[3, 30]);
+    let request = decoded(&b.finish());
+    let profiles = &request.resource_profiles[0].scope_profiles[0].profiles;
+    let strings = request.dictionary.unwrap().string_table;
+    assert_eq!(profiles.len(), 1);
+    let ty = profiles[0].sample_type.unwrap();
+    assert_eq!(strings[ty.type_strindex as usize], "samples");
+    assert_eq!(
+        (profiles[0].period, &profiles[0].samples[0].values),
+        (10, &vec![3])
+    );
+}
+
+#[test]
 fn entry_0_of_each_table_is_empty_also_for_a_profile_of_nothing() {
     for profile in [profile(), Profile::default()] {
         let tables = decoded(&profile).dictionary.unwrap();

@@ -46,6 +46,7 @@
 //! | `axum` | the routes as an axum router |
 //! | `hyper` | the routes as a hyper service |
 //! | `push` | profiles sent to a server, by pprof or OTLP |
+//! | `pprof` | what pprof-rs samples, through these endpoints |
 //! | `macros` | `#[pilotlight::main]` and `#[pilotlight::span]` |
 //! | `opentelemetry` | trace and span ids from the crate of that name |
 //! | `tracing` | spans of the crate of that name as logical spans |
@@ -71,6 +72,7 @@
 //! | `types` | the registry: which profiles there are, whether they are on, how they are taken |
 //! | [`http`] | `/debug/pprof/`, as pure functions and as a small server |
 //! | `push` | profiles sent to a server (feature `push`) |
+//! | [`foreign`], `pprof` | profiles that something else makes, served like ours |
 //! | [`labels`] | what a sample belongs to, by names of the program's own |
 //! | [`spans`] | logical stacks of tasks: where they wait (`await`), which live (`tasks`) |
 //! | [`otel`] | trace and span ids, published for readers outside |
@@ -93,6 +95,7 @@ mod capture;
 mod config;
 mod context;
 mod engine;
+pub mod foreign;
 mod handler;
 mod heap;
 mod here;
@@ -106,6 +109,8 @@ mod locks;
 mod modules;
 pub mod otel;
 mod pages;
+#[cfg(feature = "pprof")]
+pub mod pprof;
 #[cfg(feature = "push")]
 pub mod push;
 mod ring;

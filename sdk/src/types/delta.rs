@@ -109,10 +109,10 @@ fn key(profile: &Profile, sample: &Sample<'_>) -> Vec<u8> {
         for line in location.lines {
             key.extend(line.line.to_le_bytes());
             let function = profile.functions.get(line.function.index());
-            put(
-                &mut key,
-                function.map_or(b"", |f| profile.strings.get(f.name)),
-            );
+            let function = function.copied().unwrap_or_default();
+            for text in [function.name, function.system_name, function.filename] {
+                put(&mut key, profile.strings.get(text));
+            }
         }
     }
     let mut labels: Vec<Vec<u8>> = sample

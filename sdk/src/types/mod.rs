@@ -289,8 +289,12 @@ pub(crate) fn find(name: &str) -> Option<&'static dyn Source> {
     all().into_iter().find(|source| source.name() == name)
 }
 
+/// Whether every build has a type of this name.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    BUILT_IN.iter().any(|source| source.name() == name)
+}
+
 /// Adds a type; one of the same name that was added before is replaced.
-#[allow(dead_code, reason = "for types that features and tests add")]
 pub(crate) fn add(source: &'static dyn Source) {
     let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     added.retain(|known| known.name() != source.name());
