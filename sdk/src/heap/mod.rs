@@ -8,7 +8,10 @@
 //! | `probe` | a USDT probe point on each of them |
 //! | `record` | the looked-at allocation: stack, table, counters |
 //! | `rows` | counters to profiles |
+//! | `jemalloc` | its own profile, for programs that allocate through it alone (feature) |
 
+#[cfg(feature = "jemalloc")]
+pub(crate) mod jemalloc;
 mod live;
 mod probe;
 mod record;
@@ -18,6 +21,8 @@ mod sampler;
 use std::alloc::{GlobalAlloc, Layout, System};
 
 pub(crate) use record::{is_installed, samples, table_usage, untracked};
+#[cfg(feature = "jemalloc")]
+use rows::shape;
 pub(crate) use rows::{Shown, profile};
 pub(crate) use sampler::{DEFAULT_INTERVAL_BYTES, interval_bytes, set_interval_bytes, unsampled};
 

@@ -18,26 +18,35 @@ pub(crate) enum Shown {
 /// The heap as it is now, and all that was allocated so far.
 pub(crate) fn profile(shown: Shown) -> Profile {
     unsampled(|| {
-        let shape = Shape {
-            columns: [
-                ("alloc_objects", "count"),
-                ("alloc_space", "bytes"),
-                ("inuse_objects", "count"),
-                ("inuse_space", "bytes"),
-            ],
-            default_column: match shown {
-                Shown::InUse => "inuse_space",
-                Shown::Allocated => "alloc_space",
-            },
-            period: ("space", "bytes", interval_bytes() as i64),
-            without_stack: "[before pilotlight started]",
-            hidden: is_own,
-        };
+        let shape = shape(shown, interval_bytes() as i64, is_own);
         let mut profile = profile_of(&record::rows(), &shape, values);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         profile.time_ns = now.unwrap_or_default().as_nanos() as i64;
         profile
     })
+}
+
+/// The columns of Go's heap profile.
+pub(super) fn shape(
+    shown: Shown,
+    interval_bytes: i64,
+    hidden: fn(&str) -> bool,
+) -> Shape<'static, 4> {
+    Shape {
+        columns: [
+            ("alloc_objects", "count"),
+            ("alloc_space", "bytes"),
+            ("inuse_objects", "count"),
+            ("inuse_space", "bytes"),
+        ],
+        default_column: match shown {
+            Shown::InUse => "inuse_space",
+            Shown::Allocated => "alloc_space",
+        },
+        period: ("space", "bytes", interval_bytes),
+        without_stack: "[before pilotlight started]",
+        hidden,
+    }
 }
 
 fn values(counters: &[u64; COUNTERS]) -> [i64; 4] {
@@ -53,22 +62,24 @@ fn values(counters: &[u64; COUNTERS]) -> [i64; 4] {
 
 /// The way from the program's call to our table, which Go leaves out as well.
 fn is_own(function: &str) -> bool {
-    [
+    let own = [
         "pilotlight::heap::",
         "<pilotlight::heap::",
         "pilotlight::here::",
-    ]
-    .iter()
-    .any(|own| function.starts_with(own))
-        || [
-            "__rust_",
-            "__rg_",
-            "__rdl_",
-            "__rustc::__rust_",
-            "__rustc::__rg_",
-        ]
-        .iter()
-        .any(|shim| function.starts_with(shim))
+    ];
+    own.iter().any(|own| function.starts_with(own)) || is_shim(function)
+}
+
+/// What rustc puts between the library and a global allocator.
+pub(super) fn is_shim(function: &str) -> bool {
+    let shims = [
+        "__rust_",
+        "__rg_",
+        "__rdl_",
+        "__rustc::__rust_",
+        "__rustc::__rg_",
+    ];
+    shims.iter().any(|shim| function.starts_with(shim))
 }
 
 #[cfg(test)]

@@ -35,12 +35,7 @@ impl Source for Heap {
 
     fn state(&self) -> State {
         if !heap::is_installed() {
-            return State::Off {
-                why: "the program's allocator is not pilotlight's".into(),
-                how_to_switch_on: "#[global_allocator] static ALLOCATOR: pilotlight::Alloc = \
-                                   pilotlight::Alloc::system();"
-                    .into(),
-            };
+            return elsewhere::state(self.name());
         }
         match heap::interval_bytes() {
             0 => State::switched_off(self.name()),
@@ -50,6 +45,9 @@ impl Source for Heap {
 
     /// Both types at once: they are one sampler.
     fn set_enabled(&self, on: bool) -> Result<(), String> {
+        if !heap::is_installed() {
+            return elsewhere::set_enabled(self.name(), on);
+        }
         let now = heap::interval_bytes();
         match (on, now) {
             (false, 0) => {}
@@ -65,7 +63,7 @@ impl Source for Heap {
 
     fn cost(&self) -> String {
         if !heap::is_installed() {
-            return "nothing".into();
+            return elsewhere::cost();
         }
         let (bytes, refused) = heap::table_usage();
         let mut text = format!(
@@ -87,6 +85,51 @@ impl Source for Heap {
 
     fn take(&self, _ask: &Ask<'_>) -> Result<Profile, String> {
         checked(self)?;
+        if !heap::is_installed() {
+            return elsewhere::profile(self.0);
+        }
         Ok(heap::profile(self.0))
+    }
+}
+
+/// Without pilotlight's allocator: jemalloc's profile, or why there is none.
+#[cfg(feature = "jemalloc")]
+mod elsewhere {
+    pub(super) use crate::heap::jemalloc::{cost, profile, state};
+
+    pub(super) fn set_enabled(_name: &str, on: bool) -> Result<(), String> {
+        crate::heap::jemalloc::set_enabled(on)
+    }
+}
+
+/// Without pilotlight's allocator there is nothing.
+#[cfg(not(feature = "jemalloc"))]
+mod elsewhere {
+    use super::{Profile, Shown, State};
+
+    const WHY: &str = "the program's allocator is not pilotlight's";
+    const HOW: &str = "#[global_allocator] static ALLOCATOR: pilotlight::Alloc = \
+                       pilotlight::Alloc::system(); or the feature `jemalloc`";
+
+    pub(super) fn state(_name: &str) -> State {
+        State::Off {
+            why: WHY.into(),
+            how_to_switch_on: HOW.into(),
+        }
+    }
+
+    pub(super) fn set_enabled(name: &str, on: bool) -> Result<(), String> {
+        match on {
+            true => Err(format!("{name} is off: {WHY}; to switch it on: {HOW}")),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn cost() -> String {
+        "nothing".into()
+    }
+
+    pub(super) fn profile(_shown: Shown) -> Result<Profile, String> {
+        Err(WHY.into())
     }
 }
