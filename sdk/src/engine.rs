@@ -440,7 +440,9 @@ impl Background {
     /// The loader has other objects than at the last snapshot, or code or stacks were met that it
     /// does not know.
     fn refresh_stale_modules(&mut self) {
-        if loader_counts() != self.counts
+        // The counters of a program that holds its libc never move.
+        if self.generations.is_empty()
+            || loader_counts() != self.counts
             || (self.refreshed.elapsed() >= STALE_PAUSE && handler::take_stale())
         {
             self.refresh_modules();

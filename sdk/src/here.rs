@@ -303,6 +303,10 @@ mod tests {
         let snapshots = || crate::stats::COUNTERS.snapshots.get();
         wait_for(&|here| here.len > 3 && snapshots() > 0);
         let before = snapshots();
+        // A program that holds its libc cannot load more.
+        if cfg!(target_feature = "crt-static") {
+            return;
+        }
         // SAFETY: a library without a constructor that matters.
         let library = unsafe { libc::dlopen(c"libanl.so.1".as_ptr(), libc::RTLD_NOW) };
         assert!(!library.is_null());
@@ -317,27 +321,29 @@ mod tests {
 
     #[test]
     fn walks_while_snapshots_come_and_go() {
+        use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
         let _turn = turn();
         publish();
         let modules = loaded(&[], LoaderCounts::default());
-        let stop = std::sync::atomic::AtomicBool::new(false);
-        let walks: usize = std::thread::scope(|scope| {
+        let (stop, walks) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
             let walk = || {
-                let mut walks = 0;
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     let mut frames = [0; 64];
                     assert!(descend(5, &mut frames).len > 6);
-                    walks += 1;
+                    walks.fetch_add(1, Ordering::Relaxed);
                 }
-                walks
             };
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(walk)).collect();
-            for _ in 0..20 {
+            let mut published = 0;
+            while published < 20 || walks.load(Ordering::Relaxed) < 1000 {
                 handler::publish(Snapshot::new(&modules, 1));
+                published += 1;
+                if threads.iter().any(|thread| thread.is_finished()) {
+                    break;
+                }
             }
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            threads.into_iter().map(|t| t.join().unwrap()).sum()
+            stop.store(true, Ordering::Relaxed);
         });
-        assert!(walks > 100, "{walks}");
     }
 }

@@ -45,6 +45,7 @@
 //! | `symbolize` (default) | names and lines are looked up in the process, within 32 MB; without it addresses and build ids go out, for the server to name |
 //! | `axum` | the routes as an axum router |
 //! | `hyper` | the routes as a hyper service |
+//! | `jemalloc` | `heap` and `allocs` from jemalloc's own profile, for programs that allocate through it and not through [`Alloc`]; a C build |
 //! | `push` | profiles sent to a server, by pprof or OTLP |
 //! | `pprof` | what pprof-rs samples, through these endpoints |
 //! | `macros` | `#[pilotlight::main]` and `#[pilotlight::span]` |

@@ -1,4 +1,5 @@
-//! The SDK's tests on other C libraries and processors than the machine's own.
+//! The SDK's tests on other C libraries and processors than the machine's own, and over allocators
+//! that are C builds.
 
 use crate::runner::{Test, test_binaries, tests_in};
 use crate::tools;
@@ -13,8 +14,8 @@ pub struct Elsewhere {
     which: &'static [&'static str],
 }
 
-/// A program that holds musl, and aarch64 by emulation.
-pub const ELSEWHERE: [Elsewhere; 2] = [
+/// A program that holds musl, aarch64 by emulation, and jemalloc's own profile.
+pub const ELSEWHERE: [Elsewhere; 3] = [
     Elsewhere {
         name: "musl",
         target: "x86_64-unknown-linux-musl",
@@ -23,6 +24,7 @@ pub const ELSEWHERE: [Elsewhere; 2] = [
             "--target=x86_64-unknown-linux-musl",
             "--package=pilotlight",
             "--lib",
+            "--test=heap",
             "--test=quiet_threads",
             "--test=stacks",
             "--test=storm",
@@ -38,6 +40,15 @@ pub const ELSEWHERE: [Elsewhere; 2] = [
             "--package=pilotlight",
             "--lib",
             "--test=stacks",
+        ],
+    },
+    Elsewhere {
+        name: "allocators",
+        target: "x86_64-unknown-linux-gnu",
+        emulator: None,
+        which: &[
+            "--manifest-path=bench/peers/alloc/Cargo.toml",
+            "--target-dir=target/bench/alloc",
         ],
     },
 ];
