@@ -318,6 +318,22 @@ fn not_now(app: &App, refusal: &Refusal) -> ApiError {
     }
 }
 
+/// gRPC's word for an HTTP status.
+pub fn grpc_code(status: StatusCode) -> tonic::Code {
+    match status.as_u16() {
+        429 | 503 | 507 => tonic::Code::Unavailable,
+        413 => tonic::Code::ResourceExhausted,
+        400 | 415 | 422 => tonic::Code::InvalidArgument,
+        408 => tonic::Code::DeadlineExceeded,
+        _ => tonic::Code::Internal,
+    }
+}
+
+/// An error as gRPC answers it.
+pub fn status(error: &ApiError) -> tonic::Status {
+    tonic::Status::new(grpc_code(error.status), error.message.as_str())
+}
+
 /// A series that cannot be taken, as an answer.
 pub fn bad_series(error: &SeriesError) -> ApiError {
     match error {

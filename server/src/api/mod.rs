@@ -7,6 +7,7 @@ mod intake;
 mod otlp;
 mod params;
 mod push;
+mod pyroscope;
 mod read;
 mod status;
 mod tree;
@@ -85,6 +86,7 @@ pub fn router(app: Arc<App>, extra: Option<Router>) -> Router {
             "/api/{*path}",
             get(error::no_such_endpoint).post(error::no_such_endpoint),
         )
+        .merge(pyroscope::router())
         .route("/metrics", get(status::metrics))
         .route("/ready", get(status::ready))
         .fallback(ui::asset)

@@ -48,7 +48,7 @@ pub async fn http(State(app): State<Arc<App>>, headers: HeaderMap, body: Body) -
                 return error.into_response();
             }
             let status = Status {
-                code: grpc_code(error.status) as i32,
+                code: intake::grpc_code(error.status) as i32,
                 message: error.message,
             };
             let mut response = protobuf(error.status, &status);
@@ -162,16 +162,6 @@ fn take(
         .map_err(|error| error.message)
 }
 
-fn grpc_code(status: StatusCode) -> tonic::Code {
-    match status.as_u16() {
-        429 | 503 | 507 => tonic::Code::Unavailable,
-        413 => tonic::Code::ResourceExhausted,
-        400 | 415 | 422 => tonic::Code::InvalidArgument,
-        408 => tonic::Code::DeadlineExceeded,
-        _ => tonic::Code::Internal,
-    }
-}
-
 /// `…collector.profiles.v1development.ProfilesService/Export`.
 pub async fn grpc(State(app): State<Arc<App>>, request: Request) -> Response {
     let limit = usize::try_from(app.limits.inflated_bytes).unwrap_or(usize::MAX);
@@ -201,7 +191,7 @@ impl tonic::server::UnaryService<ExportRequest> for Export {
             };
             result.await.map(tonic::Response::new).map_err(|error| {
                 intake::count_refusal(&app, &error);
-                tonic::Status::new(grpc_code(error.status), error.message)
+                intake::status(&error)
             })
         })
     }

@@ -71,4 +71,32 @@ impl Engine {
         });
         values.into_iter().collect()
     }
+
+    /// Distinct label sets of all selected series, sorted.
+    pub fn label_sets(
+        &self,
+        type_id: Option<&str>,
+        selector: &Selector,
+        window: (i64, i64),
+    ) -> BTreeSet<Labels> {
+        let mut sets = BTreeSet::new();
+        self.each_series(type_id, selector, window, |labels| {
+            if !sets.contains(labels) {
+                sets.insert(labels.clone());
+            }
+        });
+        sets
+    }
+
+    /// Times of the first and the last profile, Unix nanoseconds; `None` when there is none.
+    pub fn times(&self) -> Option<(i64, i64)> {
+        let segments = self.catalog.select(|_| true);
+        let series = segments
+            .iter()
+            .flat_map(|segment| &segment.header.parts)
+            .flat_map(|part| &part.series);
+        series
+            .map(|entry| (entry.min_time_ns, entry.max_time_ns))
+            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
 }

@@ -94,6 +94,22 @@ impl Selector {
         Ok(Self { matchers })
     }
 
+    /// Takes a matcher `name="value"` out and returns its value.
+    pub fn take_equal(&mut self, name: &str) -> Option<String> {
+        let is_it =
+            |matcher: &Matcher| matcher.name == name && matches!(matcher.test, Test::Equal(_));
+        let at = self.matchers.iter().position(is_it)?;
+        match self.matchers.remove(at).test {
+            Test::Equal(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Adds the matchers of another selector.
+    pub fn and(&mut self, other: Self) {
+        self.matchers.extend(other.matchers);
+    }
+
     /// Whether all matchers hold for a label set.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.matchers.iter().all(|matcher| {

@@ -42,6 +42,20 @@ impl Engine {
         by: Option<&str>,
         cancel: &Cancel,
     ) -> Result<(Vec<Line>, Coverage), QueryError> {
+        self.series_by(selection, step_ns, by.as_slice(), cancel)
+    }
+
+    /// The same with one line for each combination of the values of several labels.
+    ///
+    /// # Errors
+    /// When the step is too small for the window.
+    pub fn series_by(
+        &self,
+        selection: &Selection,
+        step_ns: i64,
+        by: &[&str],
+        cancel: &Cancel,
+    ) -> Result<(Vec<Line>, Coverage), QueryError> {
         let window = selection.until_ns.saturating_sub(selection.from_ns);
         if step_ns < 1_000_000 || window / step_ns > MAX_POINTS {
             return Err(QueryError::Bad(format!(
@@ -49,25 +63,22 @@ impl Engine {
                 step_ns / 1_000_000
             )));
         }
-        let mut lines: HashMap<Option<String>, BTreeMap<i64, i64>> = HashMap::new();
+        let mut lines: HashMap<Vec<String>, BTreeMap<i64, i64>> = HashMap::new();
         let coverage = self.walk_totals(selection, cancel, |header, row, total| {
-            let key = by.map(|by| {
-                let labels = &header.series[row.series as usize].labels;
+            let labels = &header.series[row.series as usize].labels;
+            let value = |by: &&str| {
                 let value = labels.iter().find(|(name, _)| name == by);
                 value.map_or(String::new(), |(_, value)| value.clone())
-            });
+            };
+            let key = by.iter().map(value).collect();
             let at = row.time_ns.div_euclid(step_ns) * step_ns / 1_000_000;
             let point = lines.entry(key).or_default().entry(at).or_default();
             *point = point.saturating_add(total);
         })?;
         let mut lines: Vec<Line> = lines
             .into_iter()
-            .map(|(value, points)| Line {
-                labels: by
-                    .zip(value)
-                    .map(|(by, value)| (by.to_owned(), value))
-                    .into_iter()
-                    .collect(),
+            .map(|(values, points)| Line {
+                labels: by.iter().map(|by| (*by).to_owned()).zip(values).collect(),
                 points: points.into_iter().collect(),
             })
             .collect();
