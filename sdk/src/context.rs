@@ -7,12 +7,16 @@
 //! process find by the symbol `otel_thread_ctx_v1`.
 
 use std::arch::global_asm;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::otel::ThreadRecord;
 use crate::spans::Entry;
+use crate::sys::own_tid;
 use crate::sys::tls::static_tls;
+use crate::wall;
 
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
@@ -62,10 +66,13 @@ impl Context {
     }
 }
 
-/// A thread's own words. Only the thread itself writes; a handler in it reads.
+/// A thread's own words. Only the thread itself writes; a handler in it reads, and whoever looks at
+/// the thread from outside ([`of_thread`]).
 #[repr(C, align(8))]
 pub(crate) struct ThreadWords {
     context: AtomicU64,
+    /// The thread's id, once others can find these words.
+    tid: AtomicU64,
     /// The spanned future that is polled, null outside of one. Valid while its poll is on the stack.
     entry: AtomicPtr<Entry>,
     pub(crate) record: ThreadRecord,
@@ -100,11 +107,13 @@ pub(crate) fn current_entry() -> *mut Entry {
 /// Sets the logical span alone.
 #[cfg(feature = "tracing")]
 pub(crate) fn set_node(node: u32) {
-    let context = Context::new(current().labels(), node);
     // SAFETY: the calling thread's words.
-    unsafe { &*words() }
-        .context
-        .store(context.0, Ordering::Relaxed);
+    let own = unsafe { &*words() };
+    if own.tid.load(Ordering::Relaxed) == 0 {
+        own.register();
+    }
+    let context = Context::new(current().labels(), node);
+    own.context.store(context.0, Ordering::Relaxed);
 }
 
 /// Sets the context until dropped. Not to be sent to another thread: holds a raw pointer.
@@ -119,11 +128,70 @@ impl Entered {
     pub(crate) fn new(context: Context) -> Entered {
         let words = words();
         // SAFETY: the calling thread's words.
-        let cell = unsafe { &(*words).context };
-        let before = Context(cell.load(Ordering::Relaxed));
-        cell.store(context.0, Ordering::Relaxed);
+        let own = unsafe { &*words };
+        if own.tid.load(Ordering::Relaxed) == 0 {
+            own.register();
+        }
+        let before = Context(own.context.load(Ordering::Relaxed));
+        own.context.store(context.0, Ordering::Relaxed);
         Entered { words, before }
     }
+}
+
+/// Where the words of threads are that ever had a context.
+static THREADS: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
+/// Beyond so many, those of threads that are gone are forgotten.
+const MAX_THREADS: usize = 65_536;
+
+impl ThreadWords {
+    #[cold]
+    fn register(&self) {
+        // A forked child may find the lock held by a thread that it does not have: then no waiting
+        // thread of it shows labels.
+        let Ok(mut threads) = THREADS.try_lock() else {
+            return;
+        };
+        if threads.len() >= MAX_THREADS {
+            threads.retain(|&tid, &mut words| read(tid, words).is_some());
+        }
+        let tid = own_tid();
+        threads.insert(tid, std::ptr::from_ref(self) as usize);
+        self.tid.store(tid as u64, Ordering::Relaxed);
+    }
+}
+
+/// Context and id in the words at an address, if they still are those of the thread.
+fn read(tid: i32, words: usize) -> Option<Context> {
+    let mut bytes = [0; 16];
+    if wall::read_memory(words as u64, &mut bytes) < bytes.len() {
+        return None;
+    }
+    let word = |at: usize| {
+        bytes[at..at + 8]
+            .iter()
+            .rev()
+            .fold(0, |w, b| w << 8 | u64::from(*b))
+    };
+    (word(8) == tid as u64).then(|| Context(word(0)))
+}
+
+/// What another thread is doing, which waits.
+pub(crate) fn of_thread(tid: i32) -> Context {
+    for _ in 0..100 {
+        if let Ok(threads) = THREADS.try_lock() {
+            let words = threads.get(&tid).copied();
+            drop(threads);
+            return words.and_then(|words| read(tid, words)).unwrap_or_default();
+        }
+        std::thread::yield_now();
+    }
+    Context::default()
+}
+
+/// In a forked child the calling thread has another id.
+pub(crate) fn forget_in_child() {
+    // SAFETY: the calling thread's words.
+    unsafe { &*words() }.tid.store(0, Ordering::Relaxed);
 }
 
 impl Drop for Entered {
@@ -174,6 +242,22 @@ mod tests {
         assert_ne!(here, there);
         assert_eq!(context, Context::default());
         assert_eq!((current().labels(), current().node()), (7, 9));
+    }
+
+    #[test]
+    fn a_thread_is_seen_from_outside_until_it_ends() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _entered = Entered::new(Context::new(3, 4));
+            tell.send(own_tid()).unwrap();
+            gone.recv().unwrap();
+        });
+        let tid = told.recv().unwrap();
+        assert_eq!(of_thread(tid), Context::new(3, 4));
+        go.send(()).unwrap();
+        thread.join().unwrap();
+        assert_eq!(of_thread(tid), Context::default());
     }
 
     #[test]

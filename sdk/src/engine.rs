@@ -96,7 +96,10 @@ impl State {
                 truncated: seen.truncated,
                 samples: seen.count,
                 weight: seen.ns,
-                tag: Tag::default(),
+                tag: Tag {
+                    context: seen.context,
+                    trace: None,
+                },
             };
             let wall = self.captures.values_mut().filter(|r| r.kind.is_wall());
             wall.for_each(|running| running.aggregate.add(&stack, &seen.generation));
@@ -578,6 +581,7 @@ mod fork {
         threads::unlock_after_fork();
         threads::forget_in_child();
         wall::forget_in_child();
+        crate::context::forget_in_child();
         handler::forget_in_child();
         // The background thread is the parent's. A child that wants profiles starts anew.
         super::CURRENT.store(null_mut(), Ordering::Release);

@@ -3,14 +3,20 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use common::{burn, profile_of, start_with};
 use pilotlight::otel::{TraceContext, TraceExt};
-use pilotlight::{Config, LabelExt, Profile, SpanExt, labels};
+use pilotlight::{Capture, Config, LabelExt, Profile, SpanExt, labels};
 use pilotlight_profile::LabelValue;
 
 /// Samples by the value of a label, `-` for those without.
 fn by_label(profile: &Profile, key: &str) -> BTreeMap<String, i64> {
+    sums_by_label(profile, key, 0)
+}
+
+/// A column by the value of a label.
+fn sums_by_label(profile: &Profile, key: &str, column: usize) -> BTreeMap<String, i64> {
     let mut sums = BTreeMap::new();
     for sample in profile.iter_samples() {
         let label = sample
@@ -21,7 +27,7 @@ fn by_label(profile: &Profile, key: &str) -> BTreeMap<String, i64> {
             Some(LabelValue::Str(text)) => profile.strings.text(text).into_owned(),
             _ => "-".into(),
         };
-        *sums.entry(value).or_insert(0) += sample.values[0];
+        *sums.entry(value).or_insert(0) += sample.values[column];
     }
     sums
 }
@@ -111,4 +117,27 @@ fn trace_ids_are_in_samples_when_asked_for() {
         "{traces:?}"
     );
     assert!(by_label(&profile, "span_id")["abababababababab"] >= 40);
+}
+
+#[test]
+fn threads_that_wait_have_their_labels_in_wall_time() {
+    let _guard = start_with(Config::new("test").no_listener());
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let _labels = labels! { "queue" => "mail" }.enter();
+        let _span = pilotlight::spans::enter("next job");
+        gone.recv().unwrap();
+    });
+    let capture = Capture::begin_wall().unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    let profile = capture.finish();
+    go.send(()).unwrap();
+    thread.join().unwrap();
+    let queues = sums_by_label(&profile, "queue", 1);
+    let ns = profile.duration_ns;
+    assert!((queues["mail"] - ns).abs() < ns / 10, "{queues:?} in {ns}");
+    assert_eq!(
+        sums_by_label(&profile, "span", 1)["next job"],
+        queues["mail"]
+    );
 }

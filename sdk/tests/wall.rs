@@ -430,7 +430,7 @@ fn a_forked_child_takes_profiles_of_its_own() {
     // SAFETY: the child only starts anew, and ends without destructors.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let own = pilotlight::Config::new("child").no_listener().start();
+        let own = Config::new("child").no_listener().start();
         let profile = Capture::begin_wall().map(|capture| {
             sleeps(Duration::from_millis(300));
             capture.finish()

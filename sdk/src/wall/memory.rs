@@ -11,7 +11,7 @@ const FIRST_BYTES: usize = 4 << 10;
 const MAX_BYTES: usize = 8 << 20;
 
 /// Reads up to `out.len()` bytes at `address`; how many there were.
-pub(super) fn read(address: u64, out: &mut [u8]) -> usize {
+pub(crate) fn read(address: u64, out: &mut [u8]) -> usize {
     let local = libc::iovec {
         iov_base: out.as_mut_ptr().cast(),
         iov_len: out.len(),

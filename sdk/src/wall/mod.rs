@@ -41,12 +41,14 @@ use std::time::{Duration, Instant};
 
 pub(crate) use ask::{TOKEN, answer, give_back};
 pub(crate) use dump::{DUMP_TOKEN, claim};
+pub(crate) use memory::read as read_memory;
 use sampler::Sampler;
 pub(crate) use settings::Settings;
 pub(crate) use stacks::{ThreadStack, all as stacks};
 #[cfg(feature = "thread-hook")]
 pub(crate) use started::thread_started;
 
+use crate::context::Context;
 use crate::modules::Generation;
 use crate::threads::timer::monotonic_ns;
 
@@ -63,6 +65,7 @@ pub(crate) struct Seen {
     pub(crate) frames: Box<[u64]>,
     pub(crate) truncated: bool,
     pub(crate) generation: Arc<Generation>,
+    pub(crate) context: Context,
     /// Looks.
     pub(crate) count: u64,
     pub(crate) ns: u64,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::ask::{Asked, Slots};
 use super::look::{self, Found, Looker};
 use super::{Seen, Settings, started};
+use crate::context::{self, Context};
 use crate::modules::Generation;
 use crate::stats::COUNTERS;
 use crate::sys::own_tid;
@@ -44,6 +45,7 @@ struct Stand {
     frames: Box<[u64]>,
     truncated: bool,
     generation: Arc<Generation>,
+    context: Context,
     count: u64,
     ns: u64,
 }
@@ -289,6 +291,7 @@ impl Sampler {
             frames: self.looker.frames.as_slice().into(),
             truncated,
             generation: Arc::clone(&self.generation),
+            context: context::of_thread(self.threads[at].tid),
             count: 1,
             ns,
         });
@@ -419,6 +422,7 @@ impl Stand {
             frames: self.frames.clone(),
             truncated: self.truncated,
             generation: Arc::clone(&self.generation),
+            context: self.context,
             count,
             ns,
         })
@@ -429,6 +433,7 @@ impl Stand {
             frames: self.frames,
             truncated: self.truncated,
             generation: self.generation,
+            context: self.context,
             count: self.count,
             ns: self.ns,
         })
