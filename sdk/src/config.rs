@@ -12,7 +12,8 @@ use crate::{Engine, Guard, engine, heap, http, otel, spans, symbols, wall};
 /// (`true`/`false`), `PILOTLIGHT_OTEL_CONTEXT` (`true`/`false`), `PILOTLIGHT_TRACE_IDS`
 /// (`true`/`false`), `PILOTLIGHT_LOCK_RATE_NS`,
 /// `PILOTLIGHT_WALL_FREQUENCY_HZ`, `PILOTLIGHT_WALL_THREADS_PER_TICK`, `PILOTLIGHT_WALL_THREAD_NAMES`,
-/// `PILOTLIGHT_ENGINE` (`auto`, `perf`, `timer` or `process-timer`).
+/// `PILOTLIGHT_ENGINE` (`auto`, `perf`, `timer` or `process-timer`), `PILOTLIGHT_AFTER_FORK`
+/// (`off`/`restart`).
 ///
 /// ```no_run
 /// let _pilotlight = pilotlight::Config::new("checkout").frequency_hz(199).start()?;
@@ -38,6 +39,20 @@ pub struct Config {
     pub(crate) lock_rate_ns: u64,
     pub(crate) otel_context: bool,
     pub(crate) trace_ids: bool,
+    pub(crate) after_fork: AfterFork,
+}
+
+/// What a forked child does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AfterFork {
+    /// It samples nothing, until it starts anew.
+    #[default]
+    Off,
+    /// It can be captured like its parent, with settings as they were: at once, by
+    /// [`crate::capture`] or routes that it serves itself. The parent's listener stays the
+    /// parent's. Dropping the guard that the child inherited ends it.
+    Restart,
 }
 
 /// Samples per second of CPU time; prime, so as not to beat with periodic work.
@@ -72,6 +87,7 @@ impl Config {
             lock_rate_ns: 0,
             otel_context: true,
             trace_ids: false,
+            after_fork: AfterFork::Off,
         }
     }
 
@@ -186,6 +202,13 @@ impl Config {
         self
     }
 
+    /// What a forked child does that does not call `exec`. Default: nothing.
+    #[must_use]
+    pub fn after_fork(mut self, choice: AfterFork) -> Config {
+        self.after_fork = choice;
+        self
+    }
+
     /// Whether readers outside of the process find its service name: the OpenTelemetry process
     /// context ([`crate::otel`]). Default yes; where the system refuses, the start goes on without.
     #[must_use]
@@ -286,6 +309,16 @@ impl Config {
                 _ => {
                     let expected = "auto, perf, timer or process-timer";
                     return Err(Error::variable("PILOTLIGHT_ENGINE", &text, expected));
+                }
+            };
+        }
+        if let Some(text) = variable("PILOTLIGHT_AFTER_FORK") {
+            self.after_fork = match text.as_str() {
+                "off" => AfterFork::Off,
+                "restart" => AfterFork::Restart,
+                _ => {
+                    let expected = "off or restart";
+                    return Err(Error::variable("PILOTLIGHT_AFTER_FORK", &text, expected));
                 }
             };
         }

@@ -4,19 +4,19 @@
 use std::collections::HashMap;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::aggregate::{Aggregate, Frame, Stack};
-use crate::config::Config;
+use crate::config::{AfterFork, Config};
 use crate::kind::{Kinds, Sampled};
 use crate::modules::{Generation, LoaderCounts, Snapshot, loaded, loader_counts};
 use crate::ring::Ring;
 use crate::stats::COUNTERS;
 use crate::tags::Tag;
 use crate::wall::{self, Wall};
-use crate::{Error, handler, symbols, threads};
+use crate::{Error, fork, handler, symbols, threads};
 
 /// How often the ring is drained and threads are looked for, while armed.
 const TICK: Duration = Duration::from_millis(50);
@@ -35,8 +35,10 @@ const IDLE_TICK: Duration = Duration::from_secs(1);
 /// Profile types that take stacks while nobody captures.
 static MODULES_WANTED: AtomicUsize = AtomicUsize::new(0);
 
-/// The engine of this process, or null. Leaked on purpose: see [`current`].
+/// The engine of this process, or null.
 static CURRENT: AtomicPtr<Arc<Engine>> = AtomicPtr::new(null_mut());
+/// Threads between reading [`CURRENT`] and having an engine of their own.
+static READERS: AtomicUsize = AtomicUsize::new(0);
 
 /// What runs while a guard lives.
 pub(crate) struct Engine {
@@ -51,6 +53,9 @@ pub(crate) struct Engine {
     changed: Condvar,
     next_capture: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
+    after_fork: AfterFork,
+    /// The same in an engine of a parent and of its forked children.
+    family: Arc<()>,
     /// A forked child has neither the thread nor whoever held the locks.
     process: u32,
 }
@@ -126,10 +131,58 @@ impl std::fmt::Debug for Engine {
 /// # Errors
 /// [`Error::NotStarted`].
 pub(crate) fn current() -> Result<Arc<Engine>, Error> {
-    let engine = CURRENT.load(Ordering::Acquire);
-    // SAFETY: engines are never freed, a few hundred bytes for each start: a reader may hold the
-    // pointer while another thread stops.
-    unsafe { engine.as_ref() }.cloned().ok_or(Error::NotStarted)
+    READERS.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: freed when it was replaced and no reader was there afterwards.
+    let engine = unsafe { CURRENT.load(Ordering::SeqCst).as_ref() }.cloned();
+    READERS.fetch_sub(1, Ordering::SeqCst);
+    engine.ok_or(Error::NotStarted)
+}
+
+/// From now on there is no engine.
+fn withdraw() {
+    let engine = CURRENT.swap(null_mut(), Ordering::SeqCst);
+    if engine.is_null() {
+        return;
+    }
+    while READERS.load(Ordering::SeqCst) > 0 {
+        std::thread::yield_now();
+    }
+    // SAFETY: made by `publish`, and who reads now finds null.
+    drop(unsafe { Box::from_raw(engine) });
+}
+
+/// False when there is an engine already.
+fn publish(engine: &Arc<Engine>) -> bool {
+    let published = Box::into_raw(Box::new(Arc::clone(engine)));
+    let swapped =
+        CURRENT.compare_exchange(null_mut(), published, Ordering::SeqCst, Ordering::Relaxed);
+    if swapped.is_err() {
+        // SAFETY: nobody else has seen it.
+        drop(unsafe { Box::from_raw(published) });
+    }
+    swapped.is_ok()
+}
+
+/// In a forked child, which has one thread: the background thread is the parent's, and so is the
+/// engine, which the child only leaves alone. By choice it gets one of its own.
+pub(crate) fn forget_in_child() {
+    READERS.store(0, Ordering::SeqCst);
+    let parent = CURRENT.swap(null_mut(), Ordering::SeqCst);
+    // SAFETY: never freed in the child: its thread's handle must not be dropped.
+    let Some(parent) = (unsafe { parent.as_ref() }) else {
+        return;
+    };
+    #[cfg(feature = "lock-hooks")]
+    if parent.after_fork == AfterFork::Off {
+        crate::locks::stop();
+    }
+    if parent.after_fork == AfterFork::Restart {
+        let engine = Arc::new(parent.again());
+        // Without a thread there are no captures, which then say so.
+        if publish(&engine) && engine.spawn().is_err() {
+            withdraw();
+        }
+    }
 }
 
 /// From now on, and until each `true` had its `false`, the module snapshot is kept true also while
@@ -174,14 +227,11 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
         changed: Condvar::new(),
         next_capture: AtomicU64::new(0),
         thread: Mutex::new(None),
+        after_fork: config.after_fork,
+        family: Arc::new(()),
         process: std::process::id(),
     });
-    let published = Box::into_raw(Box::new(Arc::clone(&engine)));
-    let swapped =
-        CURRENT.compare_exchange(null_mut(), published, Ordering::AcqRel, Ordering::Relaxed);
-    if swapped.is_err() {
-        // SAFETY: nobody else has seen it.
-        drop(unsafe { Box::from_raw(published) });
+    if !publish(&engine) {
         return Err(Error::AlreadyStarted);
     }
     // Before the background thread, which then reads the modules at once.
@@ -193,14 +243,34 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
     if let Err(error) = began {
         #[cfg(feature = "lock-hooks")]
         crate::locks::stop();
-        CURRENT.store(null_mut(), Ordering::Release);
+        withdraw();
         return Err(error);
     }
-    watch_forks();
+    fork::watch();
     Ok(engine)
 }
 
 impl Engine {
+    /// As this one, for a forked child.
+    fn again(&self) -> Engine {
+        Engine {
+            service: self.service.clone(),
+            sampler: self.sampler,
+            period: self.period,
+            wall: self.wall.clone(),
+            max_depth: self.max_depth,
+            budget_bytes: self.budget_bytes,
+            ring: handler::ring(self.ring.bytes()),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            next_capture: AtomicU64::new(0),
+            thread: Mutex::new(None),
+            after_fork: self.after_fork,
+            family: Arc::clone(&self.family),
+            process: std::process::id(),
+        }
+    }
+
     fn spawn(self: &Arc<Self>) -> Result<(), Error> {
         let mut background = Background::new(Arc::clone(self));
         if modules_are_wanted() {
@@ -223,6 +293,11 @@ impl Engine {
     /// Ends the background thread; captures in progress keep what they have.
     pub(crate) fn stop(&self) {
         if self.is_of_parent() {
+            // The one that took its place in this child, if any.
+            let own = current().ok();
+            if let Some(own) = own.filter(|own| Arc::ptr_eq(&own.family, &self.family)) {
+                own.stop();
+            }
             return;
         }
         lock(&self.state).stop = true;
@@ -232,7 +307,7 @@ impl Engine {
         }
         #[cfg(feature = "lock-hooks")]
         crate::locks::stop();
-        CURRENT.store(null_mut(), Ordering::Release);
+        withdraw();
     }
 
     /// This process is a forked child of the one that started.
@@ -356,6 +431,9 @@ impl Background {
     fn run(&mut self) {
         while self.wait_for_capture() {
             self.refresh_modules();
+            // Another profiler may have taken the place since the start; it is handed on to. Where
+            // the system refuses, what was installed stays.
+            let _ = handler::install();
             handler::arm(self.engine.max_depth);
             while self.tick() {}
             self.sample(Kinds::NONE);
@@ -524,69 +602,5 @@ impl Background {
         state.drains += 1;
         drop(state);
         self.engine.changed.notify_all();
-    }
-}
-
-/// A fork while timers run restarts for ever in large processes, and a child inherits locks: both
-/// are avoided by three callbacks.
-fn watch_forks() {
-    static REGISTERED: Once = Once::new();
-    REGISTERED.call_once(|| {
-        // SAFETY: the callbacks are functions of this program.
-        unsafe { libc::pthread_atfork(Some(fork::before), Some(fork::parent), Some(fork::child)) };
-    });
-}
-
-mod fork {
-    use std::cell::Cell;
-    use std::mem::MaybeUninit;
-    use std::ptr::null_mut;
-    use std::sync::atomic::Ordering;
-
-    use crate::{handler, threads, wall};
-
-    thread_local! {
-        /// The forking thread's signal mask.
-        static MASK: Cell<MaybeUninit<libc::sigset_t>> = const { Cell::new(MaybeUninit::uninit()) };
-    }
-
-    pub(super) unsafe extern "C" fn before() {
-        let mut profiling = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut old = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset fills the set; the mask is the calling thread's.
-        unsafe {
-            libc::sigemptyset(profiling.as_mut_ptr());
-            libc::sigaddset(profiling.as_mut_ptr(), libc::SIGPROF);
-            libc::pthread_sigmask(libc::SIG_BLOCK, profiling.as_ptr(), old.as_mut_ptr());
-        }
-        MASK.with(|mask| mask.set(old));
-        threads::lock_for_fork();
-        wall::lock_for_fork();
-    }
-
-    fn restore_mask() {
-        let old = MASK.with(|mask| mask.replace(MaybeUninit::uninit()));
-        // SAFETY: `before` ran in this thread and filled it.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), null_mut()) };
-    }
-
-    pub(super) unsafe extern "C" fn parent() {
-        wall::unlock_after_fork();
-        threads::unlock_after_fork();
-        restore_mask();
-    }
-
-    pub(super) unsafe extern "C" fn child() {
-        wall::unlock_after_fork();
-        threads::unlock_after_fork();
-        threads::forget_in_child();
-        wall::forget_in_child();
-        crate::context::forget_in_child();
-        handler::forget_in_child();
-        // The background thread is the parent's. A child that wants profiles starts anew.
-        super::CURRENT.store(null_mut(), Ordering::Release);
-        #[cfg(feature = "lock-hooks")]
-        crate::locks::stop();
-        restore_mask();
     }
 }

@@ -30,7 +30,7 @@
 //! It installs a handler for SIGPROF and leaves it there for good (a late signal would otherwise
 //! kill the process), forwards signals that are not its own, and defines `pthread_create`, which
 //! notes the thread and calls libc's. It never uses libgcc's unwinder: panics are safe. A forked
-//! child is not sampled until it starts anew. A library that starts it cannot be unloaded.
+//! child is not sampled until it starts anew, unless [`AfterFork::Restart`] is chosen. A library that starts it cannot be unloaded.
 //!
 //! # Where it runs
 //! Linux on x86_64 and aarch64, with glibc or musl, libc shared or part of the program. aarch64 is
@@ -59,6 +59,7 @@
 //! | `engine` | the background thread: arms timers while somebody captures, drains the ring |
 //! | `threads` | which threads there are, which engine samples each, the account of their CPU time |
 //! | `slots` | what the handler knows of a thread, and what a sample weighs |
+//! | `fork` | what happens around a fork |
 //! | `handler` | what runs in the signal; its README lists what that may do |
 //! | `kind` | what a capture samples, what a record is |
 //! | `ring` | from handlers to the background thread |
@@ -97,6 +98,7 @@ mod config;
 mod context;
 mod engine;
 pub mod foreign;
+mod fork;
 mod handler;
 mod heap;
 mod here;
@@ -133,7 +135,7 @@ mod wall;
 use std::sync::Arc;
 
 pub use capture::{Capture, capture};
-pub use config::{Config, Error};
+pub use config::{AfterFork, Config, Error};
 pub use heap::Alloc;
 pub use labels::{LabelExt, Labels};
 #[cfg(feature = "macros")]

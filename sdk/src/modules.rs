@@ -3,9 +3,11 @@
 use std::ffi::CStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pilotlight_unwind::{Cache, Module, Modules, ProgramHeader, build_id_in_memory};
+
+use crate::fork::{Held, Lock};
 
 /// Everything that a handler needs to walk a stack.
 pub(crate) struct Snapshot {
@@ -71,19 +73,24 @@ pub(crate) fn loaded(known: &[Arc<Module>], counts: LoaderCounts) -> Vec<Arc<Mod
 /// Modules as they were at some state of the loader.
 type Known = (LoaderCounts, Arc<Vec<Arc<Module>>>);
 
+static KNOWN: Lock<Option<Known>> = Lock::new(None);
+
+/// Held around a fork.
+pub(crate) fn lock() -> &'static dyn Held {
+    &KNOWN
+}
+
 /// All objects that are loaded now, for looking up addresses one by one: read once, and again only
 /// after a change.
 pub(crate) fn current() -> Arc<Vec<Arc<Module>>> {
-    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
     let counts = loader_counts();
-    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (at, before) = match lock().clone() {
+    let (at, before) = match KNOWN.lock().clone() {
         Some((at, before)) if at == counts => return before,
         known => known.unwrap_or_default(),
     };
     // Not under the lock: the loader has locks of its own.
     let modules = Arc::new(loaded(&before, at));
-    *lock() = Some((counts, Arc::clone(&modules)));
+    *KNOWN.lock() = Some((counts, Arc::clone(&modules)));
     modules
 }
 

@@ -87,6 +87,11 @@ impl Ring {
         }
     }
 
+    /// What it was made of.
+    pub(crate) fn bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+
     fn word(&self, at: usize) -> &AtomicU64 {
         &self.words[at & (self.words.len() - 1)]
     }

@@ -11,13 +11,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 pub(crate) use pilotlight_symbolize::Frame;
 use pilotlight_symbolize::{Memory, Object};
 use pilotlight_unwind::Module;
 
 use crate::config::SYMBOLIZE_BYTES as DEFAULT_BYTES;
+use crate::fork::{Held, Lock};
 use crate::stats::COUNTERS;
 
 /// By path and build id; `None` when the file is gone or is another one by now.
@@ -34,7 +35,7 @@ static LIMIT_BYTES: AtomicUsize = AtomicUsize::new(DEFAULT_BYTES);
 /// Something did not fit the memory since it was last emptied.
 static CUT: AtomicBool = AtomicBool::new(false);
 
-static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+static KNOWN: Lock<Option<Known>> = Lock::new(None);
 
 struct Known {
     memory: Arc<Memory>,
@@ -42,7 +43,12 @@ struct Known {
 }
 
 fn known() -> MutexGuard<'static, Option<Known>> {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    KNOWN.lock()
+}
+
+/// Held around a fork.
+pub(crate) fn lock() -> &'static dyn Held {
+    &KNOWN
 }
 
 impl Known {

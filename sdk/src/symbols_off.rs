@@ -2,6 +2,8 @@
 
 use pilotlight_unwind::Module;
 
+use crate::fork::{Held, Lock};
+
 /// One function at an address.
 pub(crate) struct Frame {
     pub(crate) function: String,
@@ -17,6 +19,12 @@ pub(crate) fn is_on() -> bool {
 }
 
 pub(crate) fn forget() {}
+
+/// Held around a fork: there is nothing to hold.
+pub(crate) fn lock() -> &'static dyn Held {
+    static NOTHING: Lock<()> = Lock::new(());
+    &NOTHING
+}
 
 pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     crate::heap::unsampled(work)

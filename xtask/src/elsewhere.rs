@@ -25,6 +25,7 @@ pub const ELSEWHERE: [Elsewhere; 3] = [
             "--package=pilotlight",
             "--lib",
             "--test=heap",
+            "--test=lifecycle",
             "--test=quiet_threads",
             "--test=stacks",
             "--test=storm",

@@ -31,7 +31,7 @@ mod index;
 mod query;
 mod routes;
 mod server;
-mod stream;
+pub(crate) mod stream;
 mod switch;
 mod symbol;
 

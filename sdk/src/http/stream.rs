@@ -5,9 +5,10 @@
 //! every few seconds, and the profile's own deflate stream ends the member. Readers see one ordinary
 //! gzip file. The price: after the first byte an error can only be an aborted body.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
+use crate::fork::{Held, Lock};
 use crate::types::Running;
 
 /// Well below the idle timeouts of common proxies.
@@ -23,10 +24,15 @@ const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 const EMPTY_BLOCK: [u8; 5] = [0, 0, 0, 0xff, 0xff];
 
 /// The types of the captures that run now.
-static RUNNING: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+static RUNNING: Lock<Vec<&'static str>> = Lock::new(Vec::new());
+
+/// Held around a fork.
+pub(crate) fn lock() -> &'static dyn Held {
+    &RUNNING
+}
 
 fn all_running() -> MutexGuard<'static, Vec<&'static str>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+    RUNNING.lock()
 }
 
 /// Number of captures of a type that run now.

@@ -25,6 +25,8 @@
 mod future;
 mod table;
 
+pub(crate) use table::lock;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use super::Pair;
+use crate::fork::{Held, Lock};
 use crate::stats::COUNTERS;
 
 /// Sets kept at most; their slots fit the low 16 bits of an id.
@@ -53,11 +54,17 @@ struct Table {
 }
 
 fn table() -> MutexGuard<'static, Table> {
-    static TABLE: OnceLock<Mutex<Table>> = OnceLock::new();
-    TABLE
-        .get_or_init(|| Mutex::new(Table::new()))
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    shared().lock()
+}
+
+fn shared() -> &'static Lock<Table> {
+    static TABLE: OnceLock<Lock<Table>> = OnceLock::new();
+    TABLE.get_or_init(|| Lock::new(Table::new()))
+}
+
+/// Held around a fork.
+pub(crate) fn lock() -> &'static dyn Held {
+    shared()
 }
 
 /// The one set with these labels.

@@ -15,7 +15,7 @@
 mod message;
 #[cfg(feature = "opentelemetry")]
 mod observer;
-mod process;
+pub(crate) mod process;
 mod thread;
 
 #[cfg(feature = "opentelemetry")]

@@ -4,10 +4,11 @@
 use std::ffi::CStr;
 use std::io;
 use std::ptr::{NonNull, null_mut};
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::message;
+use crate::fork::{Held, Lock};
 
 const NAME: &CStr = c"OTEL_CTX";
 const VERSION: u32 = 2;
@@ -39,10 +40,15 @@ struct Published {
 // SAFETY: used under the lock only; the header holds atomics.
 unsafe impl Send for Published {}
 
-static PUBLISHED: Mutex<Option<Published>> = Mutex::new(None);
+static PUBLISHED: Lock<Option<Published>> = Lock::new(None);
+
+/// Held around a fork.
+pub(crate) fn lock() -> &'static dyn Held {
+    &PUBLISHED
+}
 
 fn published() -> MutexGuard<'static, Option<Published>> {
-    let mut published = PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut published = PUBLISHED.lock();
     if published
         .as_ref()
         .is_some_and(|p| p.process != std::process::id())

@@ -11,13 +11,13 @@ mod process;
 pub(crate) mod timer;
 
 use std::collections::{HashMap, HashSet};
-use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::fork::{Held, Lock};
 use crate::slots::{self, SLOTS};
 use crate::stats::COUNTERS;
 pub(crate) use account::Unsampled;
@@ -28,7 +28,7 @@ use timer::thread_clock_ns;
 
 /// Threads that start are sampled at once.
 static ARMED: AtomicBool = AtomicBool::new(false);
-static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
+static THREADS: Lock<Option<Threads>> = Lock::new(None);
 
 /// While the number of threads is the one that is known, the list of them is read this often: most
 /// threads tell by the hook.
@@ -75,7 +75,7 @@ struct Threads {
 }
 
 fn threads() -> MutexGuard<'static, Option<Threads>> {
-    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+    THREADS.lock()
 }
 
 /// Makes sure that the linker takes the hook in.
@@ -97,22 +97,9 @@ pub(crate) fn disarm() {
     *threads() = None;
 }
 
-thread_local! {
-    /// Held around a fork, so that the child does not inherit a lock that nobody will release.
-    /// Without a destructor, or a fork in the last moments of a thread would panic.
-    static HELD: std::cell::RefCell<Option<ManuallyDrop<MutexGuard<'static, Option<Threads>>>>> =
-        const { std::cell::RefCell::new(None) };
-}
-
-/// Before a fork, in the forking thread.
-pub(crate) fn lock_for_fork() {
-    HELD.with(|held| *held.borrow_mut() = Some(ManuallyDrop::new(threads())));
-}
-
-/// After a fork, in the same thread of parent and child.
-pub(crate) fn unlock_after_fork() {
-    let held = HELD.with(|held| held.borrow_mut().take());
-    drop(held.map(ManuallyDrop::into_inner));
+/// Held around a fork.
+pub(crate) fn lock() -> &'static dyn Held {
+    &THREADS
 }
 
 /// A forked child is not sampled.

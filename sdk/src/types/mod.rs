@@ -14,12 +14,12 @@ mod threads;
 mod waits;
 mod wall;
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pilotlight_profile::Profile;
 
 use crate::Error;
+use crate::fork::{Held, Lock};
 use crate::heap::Shown;
 pub(crate) use delta::Delta;
 
@@ -44,7 +44,12 @@ static BUILT_IN: &[&dyn Source] = &[
 ];
 
 /// Types that the program added while it runs.
-static ADDED: Mutex<Vec<&'static dyn Source>> = Mutex::new(Vec::new());
+static ADDED: Lock<Vec<&'static dyn Source>> = Lock::new(Vec::new());
+
+/// Held around a fork.
+pub(crate) fn lock() -> &'static dyn Held {
+    &ADDED
+}
 
 /// One type of profile.
 pub(crate) trait Source: Sync {
@@ -277,7 +282,7 @@ pub(crate) fn checked(source: &dyn Source) -> Result<(), String> {
 
 /// All sources, sorted by name.
 pub(crate) fn all() -> Vec<&'static dyn Source> {
-    let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let added = ADDED.lock();
     let mut sources: Vec<&'static dyn Source> =
         BUILT_IN.iter().chain(added.iter()).copied().collect();
     sources.sort_by_key(|source| source.name());
@@ -296,7 +301,7 @@ pub(crate) fn is_built_in(name: &str) -> bool {
 
 /// Adds a type; one of the same name that was added before is replaced.
 pub(crate) fn add(source: &'static dyn Source) {
-    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut added = ADDED.lock();
     added.retain(|known| known.name() != source.name());
     added.push(source);
 }

@@ -32,10 +32,8 @@ mod settings;
 mod stacks;
 mod started;
 
-use std::cell::RefCell;
-use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -49,6 +47,7 @@ pub(crate) use stacks::{ThreadStack, all as stacks};
 pub(crate) use started::thread_started;
 
 use crate::context::Context;
+use crate::fork::{Held, Lock};
 use crate::modules::Generation;
 use crate::threads::timer::monotonic_ns;
 
@@ -56,7 +55,7 @@ use crate::threads::timer::monotonic_ns;
 /// of the kernel's ticks.
 const SETTLE: Duration = Duration::from_millis(25);
 
-static SAMPLER: Mutex<Option<Sampler>> = Mutex::new(None);
+static SAMPLER: Lock<Option<Sampler>> = Lock::new(None);
 static RUNS: AtomicBool = AtomicBool::new(false);
 
 /// What was seen of threads: some stack, for some time.
@@ -72,7 +71,7 @@ pub(crate) struct Seen {
 }
 
 fn sampler() -> MutexGuard<'static, Option<Sampler>> {
-    SAMPLER.lock().unwrap_or_else(PoisonError::into_inner)
+    SAMPLER.lock()
 }
 
 /// What threads wait for can be told.
@@ -139,21 +138,9 @@ pub(crate) fn unanswered_ns() -> u64 {
     sampler().as_ref().map_or(0, Sampler::unanswered_ns)
 }
 
-thread_local! {
-    /// Held around a fork: see `threads`.
-    static HELD: RefCell<Option<ManuallyDrop<MutexGuard<'static, Option<Sampler>>>>> =
-        const { RefCell::new(None) };
-}
-
-/// Before a fork, in the forking thread.
-pub(crate) fn lock_for_fork() {
-    HELD.with(|held| *held.borrow_mut() = Some(ManuallyDrop::new(sampler())));
-}
-
-/// After a fork, in the same thread of parent and child.
-pub(crate) fn unlock_after_fork() {
-    let held = HELD.with(|held| held.borrow_mut().take());
-    drop(held.map(ManuallyDrop::into_inner));
+/// Held around a fork.
+pub(crate) fn lock() -> &'static dyn Held {
+    &SAMPLER
 }
 
 /// A forked child has no sampler, and its timers are the parent's.

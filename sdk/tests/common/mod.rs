@@ -75,3 +75,38 @@ pub fn expiries(profile: &Profile, name: &str) -> i64 {
         .max()
         .unwrap_or(0)
 }
+
+/// The kernel's siginfo for `sigqueue`.
+#[repr(C)]
+struct Queued {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    padding: i32,
+    pid: i32,
+    uid: u32,
+    value: u64,
+    rest: [u64; 12],
+}
+
+/// Sends SIGPROF with a value to a thread of this process; false when the queue is full.
+pub fn send(tid: i32, value: u64) -> bool {
+    let pid = std::process::id() as i32;
+    let info = Queued {
+        signal: libc::SIGPROF,
+        errno: 0,
+        code: libc::SI_QUEUE,
+        padding: 0,
+        pid,
+        uid: 0,
+        value,
+        rest: [0; 12],
+    };
+    // SAFETY: the kernel reads `info`, which has its size and layout.
+    unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, libc::SIGPROF, &info) == 0 }
+}
+
+pub fn own_tid() -> i32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}

@@ -1,0 +1,120 @@
+//! What happens around a fork, by three callbacks of `pthread_atfork`.
+//!
+//! A fork while timers run restarts for ever in large processes: the forking thread blocks the signal.
+//! A child inherits locks taken by threads that it does not have: each [`Lock`] is taken before and
+//! given back after. The child has no timers and no background thread; what it does is
+//! [`crate::AfterFork`].
+
+use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use crate::{context, engine, handler, http, labels, modules, otel, symbols, threads, types, wall};
+
+/// A mutex that no forked child finds taken. To be listed in [`locks`].
+pub(crate) struct Lock<T: 'static> {
+    mutex: Mutex<T>,
+    /// While a fork is under way.
+    held: UnsafeCell<Option<MutexGuard<'static, T>>>,
+}
+
+// SAFETY: `held` is only used by the thread that forks, while it holds the mutex.
+unsafe impl<T: Send> Sync for Lock<T> {}
+// SAFETY: `held` is filled only where the lock is borrowed for ever and so cannot be moved.
+unsafe impl<T: Send> Send for Lock<T> {}
+
+impl<T> Lock<T> {
+    pub(crate) const fn new(value: T) -> Lock<T> {
+        Lock {
+            mutex: Mutex::new(value),
+            held: UnsafeCell::new(None),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// [`Lock`] of any content.
+pub(crate) trait Held: Sync {
+    fn hold(&'static self);
+    fn give_back(&'static self);
+}
+
+impl<T: Send> Held for Lock<T> {
+    fn hold(&'static self) {
+        let guard = self.lock();
+        // SAFETY: the mutex is held.
+        unsafe { *self.held.get() = Some(guard) };
+    }
+
+    fn give_back(&'static self) {
+        // SAFETY: the mutex is held, by `hold` in this thread; in a child, in its only thread.
+        drop(unsafe { (*self.held.get()).take() });
+    }
+}
+
+/// Every lock of the process. None is ever taken under another one of them.
+fn locks() -> [&'static dyn Held; 8] {
+    [
+        http::stream::lock(),
+        labels::lock(),
+        modules::lock(),
+        otel::process::lock(),
+        symbols::lock(),
+        threads::lock(),
+        types::lock(),
+        wall::lock(),
+    ]
+}
+
+/// Registers the callbacks, once.
+pub(crate) fn watch() {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        // SAFETY: the callbacks are functions of this program.
+        unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
+    });
+}
+
+thread_local! {
+    /// The forking thread's signal mask. Without a destructor, or a fork in the last moments of a
+    /// thread would panic.
+    static MASK: Cell<MaybeUninit<libc::sigset_t>> = const { Cell::new(MaybeUninit::uninit()) };
+}
+
+unsafe extern "C" fn before() {
+    let mut profiling = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut old = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset fills the set; the mask is the calling thread's.
+    unsafe {
+        libc::sigemptyset(profiling.as_mut_ptr());
+        libc::sigaddset(profiling.as_mut_ptr(), libc::SIGPROF);
+        libc::pthread_sigmask(libc::SIG_BLOCK, profiling.as_ptr(), old.as_mut_ptr());
+    }
+    MASK.with(|mask| mask.set(old));
+    locks().iter().for_each(|lock| lock.hold());
+}
+
+fn restore_mask() {
+    let old = MASK.with(|mask| mask.replace(MaybeUninit::uninit()));
+    // SAFETY: `before` ran in this thread and filled it.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), null_mut()) };
+}
+
+unsafe extern "C" fn parent() {
+    locks().iter().rev().for_each(|lock| lock.give_back());
+    restore_mask();
+}
+
+unsafe extern "C" fn child() {
+    locks().iter().rev().for_each(|lock| lock.give_back());
+    threads::forget_in_child();
+    wall::forget_in_child();
+    context::forget_in_child();
+    handler::forget_in_child();
+    engine::forget_in_child();
+    restore_mask();
+}
