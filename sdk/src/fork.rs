@@ -57,11 +57,13 @@ impl<T: Send> Held for Lock<T> {
 }
 
 /// Every lock of the process. None is ever taken under another one of them.
-fn locks() -> [&'static dyn Held; 8] {
+fn locks() -> [&'static dyn Held; 9] {
+    let [modules, loader] = modules::locks();
     [
         http::stream::lock(),
         labels::lock(),
-        modules::lock(),
+        modules,
+        loader,
         otel::process::lock(),
         symbols::lock(),
         threads::lock(),

@@ -75,9 +75,12 @@ type Known = (LoaderCounts, Arc<Vec<Arc<Module>>>);
 
 static KNOWN: Lock<Option<Known>> = Lock::new(None);
 
+/// The loader's own lock would stay taken for ever in a child that is forked while we hold it.
+static LOADER: Lock<()> = Lock::new(());
+
 /// Held around a fork.
-pub(crate) fn lock() -> &'static dyn Held {
-    &KNOWN
+pub(crate) fn locks() -> [&'static dyn Held; 2] {
+    [&KNOWN, &LOADER]
 }
 
 /// All objects that are loaded now, for looking up addresses one by one: read once, and again only
@@ -202,6 +205,7 @@ fn each_object(mut visit: Visit<'_>) {
         let (visit, info) = unsafe { (&mut *data.cast::<Visit<'_>>(), &*info) };
         libc::c_int::from(!visit(info))
     }
+    let _fork_waits = LOADER.lock();
     let data: *mut Visit<'_> = &raw mut visit;
     // SAFETY: the callback gets the right type back, and does not unwind.
     unsafe { libc::dl_iterate_phdr(Some(callback), data.cast()) };

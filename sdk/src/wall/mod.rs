@@ -168,7 +168,7 @@ fn run() {
 
 fn sleep_until(at_ns: u64) {
     let at = libc::timespec {
-        tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
+        tv_sec: (at_ns / 1_000_000_000) as _,
         tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
     };
     let absolute = libc::TIMER_ABSTIME;

@@ -120,7 +120,7 @@ fn children_can_capture_while_threads_of_the_parent_hold_what_the_sampler_locks(
                 }
             });
         }
-        for _ in 0..20 {
+        for _ in 0..10 {
             let status = forked(|| i32::from(profile_of(|| burn(30_000_000)).total(0) > 0));
             exited_with(status, 1);
         }
