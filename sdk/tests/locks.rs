@@ -357,3 +357,69 @@ fn locks_condition_variables_parks_channels_and_joins_are_told_apart() {
         "{block:?}"
     );
 }
+
+#[test]
+fn sums_of_short_waits_are_right_though_few_are_kept() {
+    const WAITS: u64 = 4000;
+    const RATE_NS: u64 = 2_000_000;
+
+    #[inline(never)]
+    fn nap_on_park() -> u64 {
+        measured(|| std::thread::park_timeout(Duration::from_micros(150)))
+    }
+
+    let _guard = started(RATE_NS);
+    let before = pilotlight::stats();
+    let expected_ns: u64 = std::thread::scope(|scope| {
+        let all = scope.spawn(|| (0..WAITS).map(|_| nap_on_park()).sum());
+        all.join().unwrap()
+    });
+    let kept = pilotlight::stats().waits_kept - before.waits_kept;
+    let (count, ns) = sum(&taken("block"), "nap_on_park");
+    println!("{kept} kept: {count} of {WAITS} waits, {ns} of {expected_ns} ns");
+    assert!(kept > 100 && kept < WAITS, "{kept}");
+    // Five standard errors, and what lies around the wait itself.
+    let bound = 5.0 / (kept as f64).sqrt() + 0.05;
+    assert!((ns as f64 / expected_ns as f64 - 1.0).abs() < bound);
+    // Waits of different lengths weigh differently.
+    assert!((count as f64 / WAITS as f64 - 1.0).abs() < 2.0 * bound);
+}
+
+#[test]
+fn the_profiles_are_switched_while_the_program_runs_and_differences_are_of_their_time() {
+    #[inline(never)]
+    fn before_the_difference(lock: &std::sync::Mutex<()>) {
+        drop(lock.lock().unwrap());
+    }
+    #[inline(never)]
+    fn meanwhile(lock: &std::sync::Mutex<()>) {
+        drop(lock.lock().unwrap());
+    }
+
+    let _guard = started(0);
+    let lock = std::sync::Mutex::new(());
+    let off = pilotlight::take("mutex", Duration::ZERO)
+        .unwrap_err()
+        .to_string();
+    assert!(off.contains("set_enabled(\"mutex\", true)"), "{off}");
+    let (seen, _, _) = counted(|| contended(|| lock.lock(), || before_the_difference(&lock)));
+    assert_eq!(seen, 0);
+
+    pilotlight::set_enabled("mutex", true).unwrap();
+    assert!(pilotlight::take("block", Duration::ZERO).is_err());
+    let first = contended(|| lock.lock(), || before_the_difference(&lock));
+    assert_close(sum(&taken("mutex"), "before_the_difference").1, first);
+    let (gained, second) = std::thread::scope(|scope| {
+        let window = Duration::from_millis(1500);
+        let gained = scope.spawn(move || pilotlight::take("mutex", window).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        let second = contended(|| lock.lock(), || meanwhile(&lock));
+        (waits(&gained.join().unwrap()), second)
+    });
+    assert_close(sum(&gained, "meanwhile").1, second);
+    assert_eq!(sum(&gained, "before_the_difference"), (0, 0));
+
+    pilotlight::set_enabled("mutex", false).unwrap();
+    let (seen, _, _) = counted(|| contended(|| lock.lock(), || meanwhile(&lock)));
+    assert_eq!(seen, 0);
+}
