@@ -14,7 +14,8 @@
 //! touched as it is used, and the unwind tables of what is loaded are all that it keeps.
 //!
 //! # What it cannot see
-//! - Time that threads wait, in the CPU profile: that is in `wall` and `offcpu`. Time that tasks wait is in `await`, for futures that
+//! - Time that threads wait, in the CPU profile: that is in `wall` and `offcpu`, and in
+//!   `mutex` and `block` where they wait for each other. Time that tasks wait is in `await`, for futures that
 //!   are [`spans`].
 //! - Above the kernel's tick (often 250 Hz) stacks get finer only where perf events with time in the
 //!   kernel are permitted ([`Engine`]); sums are right all the same, and the profile's comment says
@@ -29,7 +30,8 @@
 //! # What it does in your process
 //! It installs a handler for SIGPROF and leaves it there for good (a late signal would otherwise
 //! kill the process), forwards signals that are not its own, and defines `pthread_create`, which
-//! notes the thread and calls libc's. It never uses libgcc's unwinder: panics are safe. A forked
+//! notes the thread and calls libc's; `syscall` and the functions of pthreads that block, which time
+//! waits when that is switched on. It never uses libgcc's unwinder: panics are safe. A forked
 //! child is not sampled until it starts anew, unless [`AfterFork::Restart`] is chosen. A library that starts it cannot be unloaded.
 //!
 //! # Where it runs

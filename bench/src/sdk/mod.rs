@@ -2,6 +2,7 @@
 //! of their own (`pilotlight-bench-kit`'s `subject`).
 
 mod heap;
+mod locks;
 mod tasks;
 mod wall;
 
@@ -28,10 +29,11 @@ struct Subjects(Vec<Subject>);
 pub fn run(groups: &[&str]) -> Outcome<()> {
     const ALL: [&str; 5] = ["handler", "start", "report", "overhead", "accuracy"];
     /// Measured by programs of their own.
-    const APART: [Apart; 3] = [
+    const APART: [Apart; 4] = [
         ("await", tasks::run),
         ("heap", heap::run),
         ("wall", wall::run),
+        ("locks", locks::run),
     ];
     type Apart = (&'static str, fn() -> Outcome<()>);
     let is_known =
