@@ -1,12 +1,18 @@
 //! Clock and randomness, passed in so that tests can hold them.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Where the server takes time and random numbers from.
 pub trait Env: Send + Sync + 'static {
     /// Unix nanoseconds.
     fn now_ns(&self) -> i64;
+    /// Nanoseconds since some moment, by a clock that never jumps.
+    fn steady_ns(&self) -> i64 {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        i64::try_from(START.elapsed().as_nanos()).unwrap_or(i64::MAX)
+    }
     /// A number that no other call on any machine is likely to return.
     fn random(&self) -> u64;
 }

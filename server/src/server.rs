@@ -230,6 +230,7 @@ fn store_thread(
         disk: app.engine.disk.clone(),
         catalog: app.engine.catalog.clone(),
         metrics: app.engine.metrics.clone(),
+        age: Mutex::default(),
     });
     move || {
         let (engine, progress) = (&app.engine, &app.progress);

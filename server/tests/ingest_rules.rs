@@ -4,39 +4,18 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use common::{
-    Local, SECOND, T0, WINDOW, config, escape, get, profile, push, push_path, total, try_request,
+    Held, Local, SECOND, T0, WINDOW, escape, get, held_config, profile, push, push_path, total,
+    try_request,
 };
 use pilotlight_server::{Config, Env, IngestRules, Keep, LabelLimits, Rule};
 use serde_json::json;
 
-/// A clock that a test sets, and random numbers that count through all values.
-struct Held {
-    now_ns: AtomicI64,
-    draws: AtomicU64,
-}
-
-impl Env for Held {
-    fn now_ns(&self) -> i64 {
-        self.now_ns.load(Relaxed)
-    }
-
-    fn random(&self) -> u64 {
-        let n = self.draws.fetch_add(1, Relaxed) + 1;
-        n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
 fn held(folder: &std::path::Path, ingest: IngestRules) -> (Config, Arc<Held>) {
-    let env = Arc::new(Held {
-        now_ns: AtomicI64::new(T0 + 100 * SECOND),
-        draws: AtomicU64::new(0),
-    });
-    let mut config = config(folder);
-    config.env = env.clone();
+    let (mut config, env) = held_config(folder);
     config.ingest = ingest;
     (config, env)
 }

@@ -1,10 +1,11 @@
 //! Background work: segments into blocks, blocks into larger ones, deletion by age and bytes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::age::{AgeClock, Look};
 use super::catalog::{Catalog, Segment};
 use super::compact::{self, Plan};
 use super::disk::Disk;
@@ -63,6 +64,8 @@ pub struct Maintainer {
     pub catalog: Arc<Catalog>,
     /// Counters.
     pub metrics: Arc<Metrics>,
+    /// What age is judged by.
+    pub age: Mutex<AgeClock>,
 }
 
 impl Maintainer {
@@ -185,18 +188,15 @@ impl Maintainer {
     fn expire(&self) {
         let now = self.env.now_ns();
         let all = self.catalog.select(|_| true);
+        let judged_by = self.judge_age_by(&all);
         let mut bytes: u64 = all.iter().map(|segment| segment.header.file_len).sum();
         let mut expired = Vec::new();
         for segment in &all {
             let header = &segment.header;
             // The later of both times: neither an old profile pushed today nor a clock that was
             // wrong for a while makes fresh data go.
-            let newest = header.max_time_ns().max(header.created_ns);
-            let age = now.saturating_sub(newest);
-            let old = self
-                .rules
-                .max_age
-                .is_some_and(|max| age > max.as_nanos() as i64);
+            let newest = newest_ns(header);
+            let old = judged_by.is_some_and(|(now, max)| now.saturating_sub(newest) > max);
             let over = self.rules.max_bytes.is_some_and(|max| bytes > max);
             if old || over {
                 bytes -= header.file_len;
@@ -207,6 +207,19 @@ impl Maintainer {
             .expired_segments
             .fetch_add(expired.len() as u64, Relaxed);
         self.catalog.retire(&expired, now);
+    }
+
+    /// The time to judge age by, and the age that is too much; `None` = nothing is too old now.
+    fn judge_age_by(&self, all: &[Arc<Segment>]) -> Option<(i64, i64)> {
+        let max_age = self.rules.max_age?;
+        let look = Look {
+            wall_ns: self.env.now_ns(),
+            steady_ns: self.env.steady_ns(),
+        };
+        let newest = all.iter().map(|segment| newest_ns(&segment.header)).max();
+        let mut clock = self.age.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clock.now(look, newest, max_age)?;
+        Some((now, i64::try_from(max_age.as_nanos()).unwrap_or(i64::MAX)))
     }
 
     fn delete_retired(&self) {
@@ -232,4 +245,8 @@ impl Maintainer {
         }
         Ok(())
     }
+}
+
+fn newest_ns(header: &crate::segment::Header) -> i64 {
+    header.max_time_ns().max(header.created_ns)
 }

@@ -1,5 +1,6 @@
 //! Segments and blocks at rest: files, their list, the rebuildable index over it, and the decoded cache.
 
+pub mod age;
 pub mod cache;
 pub mod catalog;
 pub mod compact;

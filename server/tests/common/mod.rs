@@ -4,10 +4,12 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use pilotlight_profile::{LabelSetId, ProfileBuilder};
-use pilotlight_server::{Config, Maintenance, Running, Server};
+use pilotlight_server::{Config, Env, Maintenance, Running, Server};
 use serde_json::Value;
 
 /// 2026-01-01T00:00:00Z.
@@ -118,6 +120,34 @@ pub fn config(folder: &Path) -> Config {
     config.listen = ([127, 0, 0, 1], 0).into();
     config.maintenance = None;
     config
+}
+
+/// A clock that a test sets, and random numbers that count through all values.
+pub struct Held {
+    pub now_ns: AtomicI64,
+    draws: AtomicU64,
+}
+
+impl Env for Held {
+    fn now_ns(&self) -> i64 {
+        self.now_ns.load(Relaxed)
+    }
+
+    fn random(&self) -> u64 {
+        let n = self.draws.fetch_add(1, Relaxed) + 1;
+        n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// Settings with a clock that the test holds, 100 s after [`T0`].
+pub fn held_config(folder: &Path) -> (Config, Arc<Held>) {
+    let env = Arc::new(Held {
+        now_ns: AtomicI64::new(T0 + 100 * SECOND),
+        draws: AtomicU64::new(0),
+    });
+    let mut config = config(folder);
+    config.env = env.clone();
+    (config, env)
 }
 
 /// Merges all the time, so that it meets everything else.
