@@ -149,6 +149,7 @@ fn cpu_of_the_sampler_among_a_thousand_idle_threads_stays_under_one_percent() {
     let stop = AtomicBool::new(false);
     let length = Duration::from_secs(4);
     let mut used_ns = 0;
+    let began = Instant::now();
     let profile = thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -176,13 +177,15 @@ fn cpu_of_the_sampler_among_a_thousand_idle_threads_stays_under_one_percent() {
     let idle = nanoseconds(&profile, "wall::idles");
     let busy = nanoseconds(&profile, "wall::burns");
     println!("idle {idle} busy {busy}");
-    let each = length.as_nanos() as f64;
-    assert!(
-        (0.97..1.1).contains(&(idle / each / 1000.0)),
-        "{}",
-        idle / each
-    );
-    assert!((0.9..1.1).contains(&(busy / each / 4.0)), "{}", busy / each);
+    // On a busy machine a capture begins and ends late.
+    let (least, most) = (length.as_nanos() as f64, began.elapsed().as_nanos() as f64);
+    for (ns, threads) in [(idle, 1000.0), (busy, 4.0)] {
+        let each = ns / threads;
+        assert!(
+            (0.9 * least..1.01 * most).contains(&each),
+            "{each} of {least} to {most}"
+        );
+    }
 }
 
 #[test]
