@@ -351,7 +351,13 @@ fn signals_to_the_sampler_do_not_change_its_rate() {
     unsafe { libc::signal(libc::SIGUSR1, nothing as *const () as usize) };
     let _guard = start_with(Config::new("test").no_listener().wall_frequency_hz(100));
     let capture = Capture::begin_wall().unwrap();
-    let sampler = thread_named("pilotlight-wall").unwrap();
+    // A thread gets its name when it first runs.
+    let sampler = loop {
+        match thread_named("pilotlight-wall") {
+            Some(sampler) => break sampler,
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    };
     let own = std::process::id() as i32;
     let (began, before) = (Instant::now(), pilotlight::stats().wall_ticks);
     while began.elapsed() < Duration::from_secs(2) {

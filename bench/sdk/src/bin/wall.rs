@@ -38,6 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     });
     let capture = Capture::begin_wall()?;
+    // The sampler's thread gets its name when it first runs.
+    thread::sleep(Duration::from_millis(100));
     let (began, before) = (Instant::now(), cpu_of_sampler()?);
     let stats = pilotlight::stats();
     thread::sleep(LENGTH);
