@@ -538,6 +538,8 @@ impl Background {
         let known = loaded(last.unwrap_or_default(), self.counts);
         let number = COUNTERS.snapshots.get() as u32 + 1;
         COUNTERS.snapshots.add(1);
+        // Before anybody walks over it.
+        crate::lived::note(number, &known);
         handler::publish(Snapshot::new(&known, number));
         let generation = Arc::new(Generation::new(number, known));
         if let Some(wall) = &self.wall {

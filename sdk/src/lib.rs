@@ -66,7 +66,7 @@
 //! | `kind` | what a capture samples, what a record is |
 //! | `ring` | from handlers to the background thread |
 //! | `locks`, [`sync`] | waits of threads for each other, timed; locks with names |
-//! | `modules` | snapshot of what is loaded |
+//! | `modules`, `lived` | snapshot of what is loaded; what was |
 //! | `aggregate` | samples added up by stack |
 //! | `heap` | [`Alloc`], the sampling allocator |
 //! | `here` | the calling thread's stack, at once |
@@ -109,6 +109,7 @@ pub mod http;
 pub mod hyper;
 mod kind;
 pub mod labels;
+mod lived;
 #[cfg(feature = "lock-hooks")]
 mod locks;
 mod modules;

@@ -390,3 +390,78 @@ fn the_probe_point_is_in_the_file_and_is_a_nop() {
     assert_eq!(name(code), b".text");
     assert_eq!(file[in_file], 0x90);
 }
+
+type Callback = extern "C" fn();
+
+static KEPT: std::sync::Mutex<Vec<Vec<Vec<u8>>>> = std::sync::Mutex::new(Vec::new());
+
+extern "C" fn keep_for_the_library() {
+    KEPT.lock().unwrap().push(keep_many(3, 100));
+}
+
+/// A library with a function that calls back; `None` without a C compiler.
+fn library_that_calls() -> Option<std::ffi::CString> {
+    let folder = std::env::temp_dir().join(format!("pilotlight-heap-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (source, library) = (folder.join("calls.c"), folder.join("libcalls.so"));
+    let text = "void call_from_library(void (*f)(void)) { f(); __asm__ volatile(\"\"); }\n";
+    std::fs::write(&source, text).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-Wl,--build-id", "-o"])
+        .args([&library, &source])
+        .status();
+    let name = library.to_str().unwrap().to_string();
+    built
+        .is_ok_and(|status| status.success())
+        .then(|| std::ffi::CString::new(name).unwrap())
+}
+
+#[cfg(not(target_feature = "crt-static"))]
+#[test]
+fn stacks_through_a_library_that_is_closed_by_now_keep_their_names() {
+    let Some(name) = library_that_calls() else {
+        println!("SKIP: no C compiler");
+        return;
+    };
+    let _guard = started(1);
+    // SAFETY: the library has no constructor, and its function has this type.
+    let (library, call) = unsafe {
+        let library = libc::dlopen(name.as_ptr(), libc::RTLD_NOW);
+        assert!(!library.is_null());
+        let call = libc::dlsym(library, c"call_from_library".as_ptr());
+        assert!(!call.is_null());
+        let call: extern "C" fn(Callback) = std::mem::transmute(call);
+        (library, call)
+    };
+    let began = std::time::Instant::now();
+    // Until a snapshot holds the library, and stacks go on behind it.
+    let snapshots = || pilotlight::stats().snapshots;
+    let at_first = snapshots();
+    while snapshots() == at_first {
+        assert!(began.elapsed().as_secs() < 20);
+        call(keep_for_the_library);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    call(keep_for_the_library);
+    let open = sums(&heap(), "call_from_library");
+    assert!(open[2] >= 8, "{open:?}");
+    let before = snapshots();
+    // SAFETY: nothing of it runs or will run.
+    unsafe { libc::dlclose(library) };
+    while snapshots() == before {
+        assert!(began.elapsed().as_secs() < 40);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let profile = heap();
+    assert_eq!(sums(&profile, "call_from_library"), open);
+    let path = name.to_str().unwrap();
+    let mut mappings = profile.mappings.iter();
+    let closed = mappings
+        .find(|m| profile.strings.text(m.file) == path)
+        .unwrap();
+    assert_eq!(profile.strings.get(closed.build_id).len(), 40);
+    KEPT.lock().unwrap().clear();
+    // The vector of vectors keeps its room.
+    assert_eq!(sums(&heap(), "call_from_library")[2], 1);
+    std::fs::remove_dir_all(std::path::Path::new(path).parent().unwrap()).unwrap();
+}

@@ -44,14 +44,14 @@ pub(crate) fn table_usage() -> (usize, u64) {
     SITES.usage()
 }
 
-pub(super) fn rows() -> Vec<Row> {
-    SITES.rows()
+pub(super) fn rows() -> Vec<(Row, u32)> {
+    SITES.rows_at()
 }
 
 pub(super) fn allocated(block: *mut u8, size: usize, weight: Weight) {
     SAMPLES.fetch_add(1, Ordering::Relaxed);
     let site = here::with_stack(config::MAX_DEPTH - 1, |here, frames| {
-        SITES.site(frames, here.truncated)
+        SITES.site_at(frames, here.truncated, here.generation)
     });
     SITES.add(site, [weight.objects, weight.bytes, 0, 0]);
     let entry = Entry { site, weight };

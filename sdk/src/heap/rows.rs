@@ -6,7 +6,7 @@ use pilotlight_profile::Profile;
 
 use super::record;
 use super::sampler::{FRACTION_BITS, interval_bytes, unsampled};
-use crate::sites::{COUNTERS, Shape, profile_of};
+use crate::sites::{COUNTERS, Shape, profile_at};
 
 /// Which column a reader sees first: all that differs between `heap` and `allocs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Shown {
 pub(crate) fn profile(shown: Shown) -> Profile {
     unsampled(|| {
         let shape = shape(shown, interval_bytes() as i64, is_own);
-        let mut profile = profile_of(&record::rows(), &shape, values);
+        let mut profile = profile_at(record::rows(), &shape, values);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         profile.time_ns = now.unwrap_or_default().as_nanos() as i64;
         profile

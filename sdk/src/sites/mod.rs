@@ -12,16 +12,18 @@ use crate::pages::Pages;
     unused_imports,
     reason = "first used by the types that are about to come"
 )]
-pub(crate) use profile::{Extra, Shape, profile_of, profile_with};
+pub(crate) use profile::{Extra, Shape, profile_at, profile_of, profile_with};
 
 /// Counters of a site; what each means is its owner's business.
 pub(crate) const COUNTERS: usize = 4;
 /// Chains of sites with the same low bits of their hash.
 const CHAINS: usize = 8192;
-/// Words before the frames: hash, next site and length, counters.
+/// Words before the frames: hash and generation, next site and length, counters.
 const HEADER_WORDS: usize = 2 + COUNTERS;
 /// The index takes the head of the memory; two chains share a word.
 const INDEX_WORDS: usize = CHAINS / 2;
+/// In the first word, the rest is the generation.
+const HASH_MASK: u64 = !0 << 32;
 /// In the second word.
 const TRUNCATED: u64 = 1 << 63;
 
@@ -79,10 +81,17 @@ impl Sites {
 
     /// The site of a stack; [`OVERFLOW`] when there is no room for a new one.
     pub(crate) fn site(&self, frames: &[u64], truncated: bool) -> Site {
+        self.site_at(frames, truncated, 0)
+    }
+
+    /// As [`Sites::site`], of a stack that belongs to this generation of modules; the first one is
+    /// kept.
+    pub(crate) fn site_at(&self, frames: &[u64], truncated: bool, generation: u32) -> Site {
         let words = self.pages.get();
         if words.is_empty() {
             return self.refuse();
         }
+        // Its low half makes room for the generation.
         let hash = hash_of(frames, truncated);
         let chain = &chains(words)[hash as usize % CHAINS];
         let mut first = chain.load(Ordering::Acquire);
@@ -94,7 +103,8 @@ impl Sites {
         };
         let meta = (frames.len() as u64) << 32 | if truncated { TRUNCATED } else { 0 };
         let site = &words[at as usize..];
-        site[0].store(hash, Ordering::Relaxed);
+        let word = hash & HASH_MASK | u64::from(generation);
+        site[0].store(word, Ordering::Relaxed);
         for (word, frame) in site[HEADER_WORDS..].iter().zip(frames) {
             word.store(*frame, Ordering::Relaxed);
         }
@@ -146,6 +156,11 @@ impl Sites {
     /// All sites with a counter that is not zero. Counters are read from the last to the first: a
     /// later one that only ever follows an earlier one is never ahead of it.
     pub(crate) fn rows(&self) -> Vec<Row> {
+        self.rows_at().into_iter().map(|(row, _)| row).collect()
+    }
+
+    /// As [`Sites::rows`], each with its generation of modules.
+    pub(crate) fn rows_at(&self) -> Vec<(Row, u32)> {
         let mut rows = Vec::new();
         let words = self.pages.touched();
         if !words.is_empty() {
@@ -154,12 +169,14 @@ impl Sites {
                 while at != 0 {
                     let site = &words[at as usize..];
                     let meta = site[1].load(Ordering::Relaxed);
-                    rows.extend(self.row(Site(at), meta, &site[HEADER_WORDS..]));
+                    let generation = site[0].load(Ordering::Relaxed) as u32;
+                    let row = self.row(Site(at), meta, &site[HEADER_WORDS..]);
+                    rows.extend(row.map(|row| (row, generation)));
                     at = meta as u32;
                 }
             }
         }
-        rows.extend(self.row(OVERFLOW, 0, &[]));
+        rows.extend(self.row(OVERFLOW, 0, &[]).map(|row| (row, 0)));
         rows
     }
 
@@ -211,7 +228,7 @@ fn find(
         let site = &words[at as usize..];
         let meta = site[1].load(Ordering::Relaxed);
         let same = |(word, frame): (&AtomicU64, &u64)| word.load(Ordering::Relaxed) == *frame;
-        if site[0].load(Ordering::Relaxed) == hash
+        if (site[0].load(Ordering::Relaxed) ^ hash) & HASH_MASK == 0
             && length(meta) == frames.len()
             && (meta & TRUNCATED != 0) == truncated
             && site[HEADER_WORDS..].iter().zip(frames).all(same)

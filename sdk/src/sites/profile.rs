@@ -1,13 +1,14 @@
 //! From sites to a profile with mappings, names and lines.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use pilotlight_profile::{Label, LabelSetId, LabelValue, LocationId, Profile, ProfileBuilder};
-use pilotlight_unwind::Module;
 
 use super::{COUNTERS, Row};
 use crate::aggregate::Frame;
 use crate::capture::Names;
+use crate::lived::{self, Lived};
 use crate::symbols;
 
 /// What the profile looks like.
@@ -50,12 +51,33 @@ pub(crate) struct Extra {
     pub(crate) labels: Vec<(&'static str, String)>,
 }
 
+/// As [`profile_of`], of rows with the generation of modules that their frames belong to.
+pub(crate) fn profile_at<const N: usize>(
+    rows: Vec<(Row, u32)>,
+    shape: &Shape<'_, N>,
+    values: impl Fn(&[u64; COUNTERS]) -> [i64; N] + Send,
+) -> Profile {
+    let (rows, generations): (Vec<Row>, Vec<u32>) = rows.into_iter().unzip();
+    let extra = |_| Extra::default();
+    symbols::on_own_thread(|| profile_with_at(&rows, shape, values, extra, |at| generations[at]))
+}
+
 /// As [`profile_of`]; `extra` tells what the row of this index has besides.
 pub(crate) fn profile_with<const N: usize>(
     rows: &[Row],
     shape: &Shape<'_, N>,
     values: impl Fn(&[u64; COUNTERS]) -> [i64; N],
     extra: impl Fn(usize) -> Extra,
+) -> Profile {
+    profile_with_at(rows, shape, values, extra, |_| 0)
+}
+
+fn profile_with_at<const N: usize>(
+    rows: &[Row],
+    shape: &Shape<'_, N>,
+    values: impl Fn(&[u64; COUNTERS]) -> [i64; N],
+    extra: impl Fn(usize) -> Extra,
+    generation: impl Fn(usize) -> u32,
 ) -> Profile {
     let mut builder = ProfileBuilder::new();
     for (ty, unit) in shape.columns {
@@ -64,9 +86,11 @@ pub(crate) fn profile_with<const N: usize>(
     builder.default_sample_type(shape.default_column);
     let (ty, unit, period) = shape.period;
     builder.period(ty, unit, period);
-    let modules = crate::modules::current();
+    let lived = lived::all();
+    let modules: Vec<_> = lived.iter().map(|l| Arc::clone(&l.module)).collect();
     let mut places = Places {
-        modules: &modules,
+        lived: &lived,
+        generation: 0,
         known: HashMap::new(),
         names: Names::new(&mut builder, &modules),
         hidden: shape.hidden,
@@ -78,6 +102,7 @@ pub(crate) fn profile_with<const N: usize>(
         .filter(|(.., values)| *values != [0; N])
         .map(|(at, row, values)| {
             let Extra { leaf, labels } = extra(at);
+            places.generation = generation(at);
             (places.stack(row, leaf, shape.without_stack), labels, values)
         })
         .collect();
@@ -106,9 +131,11 @@ fn label_set(builder: &mut ProfileBuilder, labels: &[(&'static str, String)]) ->
 
 /// Locations by address.
 struct Places<'a> {
-    modules: &'a [std::sync::Arc<Module>],
-    /// And whether it is hidden.
-    known: HashMap<u64, (LocationId, bool)>,
+    lived: &'a [Lived],
+    /// Of the row at hand.
+    generation: u32,
+    /// By address and module, and whether it is hidden.
+    known: HashMap<(u64, Option<usize>), (LocationId, bool)>,
     names: Names<'a>,
     hidden: fn(&str) -> bool,
 }
@@ -137,29 +164,24 @@ impl Places<'_> {
     }
 
     fn place(&mut self, address: u64) -> (LocationId, bool) {
-        if let Some(known) = self.known.get(&address) {
+        let module = lived::find(self.lived, address, self.generation);
+        if let Some(known) = self.known.get(&(address, module)) {
             return *known;
         }
-        let code =
-            |s: &pilotlight_unwind::Segment| s.executable && (s.start..s.limit).contains(&address);
-        let module = self
-            .modules
-            .iter()
-            .position(|module| module.segments.iter().any(code));
         let place = match module {
             Some(at) => {
                 let frame = Frame::Code {
                     module: at as u32,
                     address,
                 };
-                let names = symbols::frames(&self.modules[at], address);
+                let names = symbols::frames(&self.lived[at].module, address);
                 // The last one is the function itself, those before are inlined into it.
                 let is_hidden = names.last().is_some_and(|f| (self.hidden)(&f.function));
                 (self.names.location(&frame), is_hidden)
             }
             None => (self.names.location(&Frame::Unknown { address }), false),
         };
-        self.known.insert(address, place);
+        self.known.insert((address, module), place);
         place
     }
 }
