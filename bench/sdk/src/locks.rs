@@ -81,14 +81,16 @@ fn handoff() -> f64 {
     on_one_cpu();
     let (turn, changed) = (Mutex::new(0u64), Condvar::new());
     let take_turns = |own: u64| {
-        for round in 0..HANDOFFS {
-            let Ok(turn) = turn.lock() else { return };
-            let mine = changed.wait_while(turn, |turn| *turn != 2 * round + own);
-            if let Ok(mut turn) = mine {
-                *turn += 1;
+        at_depth(30, &mut || {
+            for round in 0..HANDOFFS {
+                let Ok(turn) = turn.lock() else { return };
+                let mine = changed.wait_while(turn, |turn| *turn != 2 * round + own);
+                if let Ok(mut turn) = mine {
+                    *turn += 1;
+                }
+                changed.notify_one();
             }
-            changed.notify_one();
-        }
+        });
     };
     let began = process_cpu_ns();
     std::thread::scope(|scope| {

@@ -1,8 +1,10 @@
-//! What it costs to time the waits of threads for each other.
+//! What it costs to time the waits of threads for each other, beside Go's block profile.
+
+use std::process::Command;
 
 use crate::{
-    child::{CargoBuild, Outcome, readings},
-    figure::Goal,
+    child::{CargoBuild, Outcome, build, readings, repository, scratch},
+    figure::{Goal, Short},
 };
 
 use super::print;
@@ -19,6 +21,7 @@ pub fn run() -> Outcome<()> {
     .join("pilotlight-bench-locks");
     let none: [&str; 0] = [];
     let run = readings(&program, &none)?;
+    let go = of_go();
     let added = |what: &str, how: &str| -> Outcome<f64> {
         Ok(run.get(&format!("{what}_{how}"))? - run.get(&format!("{what}_off"))?)
     };
@@ -37,7 +40,10 @@ pub fn run() -> Outcome<()> {
         ("lock_free_std", "std_free", "kept", Goal::AtMost(0.5)),
         ("lock_free_pthread", "pthread_free", "kept", Goal::None),
     ] {
-        let peer = format!("without:{:.1}ns", run.get(&format!("{what}_off"))?);
+        let mut peer = format!("without:{:.1}ns", run.get(&format!("{what}_off"))?);
+        if let (Ok(go), "lock_handoff_kept") = (&go, name) {
+            peer = format!("{peer},go:{}ns", Short(*go));
+        }
         print(name, added(what, how)?, "ns", goal, &peer);
     }
     let of_libc = run.get("pthread_free_libc")?;
@@ -47,4 +53,19 @@ pub fn run() -> Outcome<()> {
     let start = (run.get("start_on_cpu")? - run.get("start_off_cpu")?) / 1e6;
     print("lock_start_cpu", start, "ms", Goal::AtMost(10.0), "");
     Ok(())
+}
+
+/// Nanoseconds that Go's block profile adds to a wait of the same kind, with all waits in it.
+fn of_go() -> Outcome<f64> {
+    let program = scratch("go")?.join("golocks");
+    let mut command = Command::new("go");
+    command
+        .current_dir(repository().join("bench/go"))
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg("./locks");
+    build(&mut command)?;
+    let none: [&str; 0] = [];
+    let run = readings(&program, &none)?;
+    Ok(run.get("handoff_kept")? - run.get("handoff_off")?)
 }
