@@ -12,6 +12,7 @@ use crate::{Engine, Guard, engine, heap, http, otel, spans, symbols, wall};
 /// (`true`/`false`), `PILOTLIGHT_OTEL_CONTEXT` (`true`/`false`), `PILOTLIGHT_TRACE_IDS`
 /// (`true`/`false`), `PILOTLIGHT_LOCK_RATE_NS`,
 /// `PILOTLIGHT_WALL_FREQUENCY_HZ`, `PILOTLIGHT_WALL_THREADS_PER_TICK`, `PILOTLIGHT_WALL_THREAD_NAMES`,
+/// `PILOTLIGHT_WALL_LABEL`,
 /// `PILOTLIGHT_ENGINE` (`auto`, `perf`, `timer` or `process-timer`), `PILOTLIGHT_AFTER_FORK`
 /// (`off`/`restart`).
 ///

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::aggregate::{Aggregate, Frame, Stack};
 use crate::config::{AfterFork, Config};
+use crate::context::Context;
 use crate::kind::{Kinds, Sampled};
+use crate::labels::Labels;
 use crate::modules::{Generation, LoaderCounts, Snapshot, loaded, loader_counts};
 use crate::ring::Ring;
 use crate::stats::COUNTERS;
@@ -75,12 +77,24 @@ struct State {
 /// A capture in progress.
 struct Running {
     kind: Sampled,
+    /// Only what has this label.
+    label: Option<(String, String)>,
     aggregate: Aggregate,
 }
 
 impl Running {
+    /// What ran or waited under these labels is counted.
+    fn wants(&self, context: Context) -> bool {
+        let Some((key, value)) = &self.label else {
+            return true;
+        };
+        let labels = Labels::of_id(context.labels());
+        labels.iter().any(|label| label == (key, value))
+    }
+
     fn add_unanswered(&mut self, ns: u64) {
-        if ns > 0 {
+        // Nobody knows under which labels it ran.
+        if ns > 0 && self.label.is_none() {
             self.aggregate.add_pseudo(Frame::Brief, (1, ns));
         }
     }
@@ -106,7 +120,8 @@ impl State {
                     trace: None,
                 },
             };
-            let wall = self.captures.values_mut().filter(|r| r.kind.is_wall());
+            let is_wanted = |r: &&mut Running| r.kind.is_wall() && r.wants(seen.context);
+            let wall = self.captures.values_mut().filter(is_wanted);
             wall.for_each(|running| running.aggregate.add(&stack, &seen.generation));
         }
     }
@@ -330,7 +345,13 @@ impl Engine {
         // What came before belongs to the captures before.
         state.add_seen(kind.is_wall());
         let aggregate = Aggregate::new(self.budget_bytes);
-        state.captures.insert(id, Running { kind, aggregate });
+        let label = self.wall.label.clone().filter(|_| kind.is_wall());
+        let running = Running {
+            kind,
+            label,
+            aggregate,
+        };
+        state.captures.insert(id, running);
         self.changed.notify_all();
         let deadline = Instant::now() + PATIENCE;
         while !state.armed.has(kind) {
@@ -574,7 +595,7 @@ impl Background {
                 continue;
             };
             for running in state.captures.values_mut() {
-                if !running.kind.takes(header.record) {
+                if !(running.kind.takes(header.record) && running.wants(header.context)) {
                     continue;
                 }
                 let stack = Stack {

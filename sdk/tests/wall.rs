@@ -456,3 +456,34 @@ fn a_forked_child_takes_profiles_of_its_own() {
     assert!(capture.finish().total(1) > 0);
     drop(guard);
 }
+
+#[test]
+fn with_a_label_only_what_threads_do_under_it_is_counted() {
+    let config = Config::new("test").no_listener();
+    let _guard = start_with(config.wall_label("route", "checkout"));
+    let profile = wall_of(|| {
+        thread::scope(|scope| {
+            for route in ["checkout", "search"] {
+                scope.spawn(move || {
+                    let labels = pilotlight::labels! { "route" => route };
+                    let _entered = labels.enter();
+                    match route {
+                        "checkout" => sleeps(Duration::from_millis(600)),
+                        _ => waits_under_another_label(),
+                    }
+                });
+            }
+        });
+    });
+    print(&profile);
+    let counted = nanoseconds(&profile, "wall::sleeps");
+    assert!((0.5e9..0.9e9).contains(&counted), "{counted}");
+    assert_eq!(nanoseconds(&profile, "waits_under_another_label"), 0.0);
+    assert_eq!(profile.total(1) as f64, counted);
+}
+
+#[inline(never)]
+fn waits_under_another_label() {
+    thread::sleep(Duration::from_millis(600));
+    std::hint::black_box(());
+}

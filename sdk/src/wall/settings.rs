@@ -17,6 +17,8 @@ pub(crate) struct Settings {
     pub(crate) threads_per_tick: usize,
     /// Only threads whose name contains this.
     pub(crate) names: Option<String>,
+    /// Only what threads do under this label.
+    pub(crate) label: Option<(String, String)>,
 }
 
 impl Default for Settings {
@@ -25,6 +27,7 @@ impl Default for Settings {
             frequency_hz: HERTZ,
             threads_per_tick: THREADS_PER_TICK,
             names: None,
+            label: None,
         }
     }
 }
@@ -52,6 +55,13 @@ impl Config {
         self.wall.names = Some(part.to_string());
         self
     }
+
+    /// `wall` and `offcpu` count only what threads do under this label ([`crate::labels`]).
+    #[must_use]
+    pub fn wall_label(mut self, key: &str, value: &str) -> Config {
+        self.wall.label = Some((key.to_string(), value.to_string()));
+        self
+    }
 }
 
 impl Settings {
@@ -72,6 +82,13 @@ impl Settings {
             self.threads_per_tick = text.parse().map_err(wrong)?;
         }
         self.names = variable("PILOTLIGHT_WALL_THREAD_NAMES").or(self.names);
+        let name = "PILOTLIGHT_WALL_LABEL";
+        if let Some(text) = variable(name) {
+            let Some((key, value)) = text.split_once('=') else {
+                return Err(Error::variable(name, &text, "key=value"));
+            };
+            self.label = Some((key.to_string(), value.to_string()));
+        }
         Ok(self)
     }
 
