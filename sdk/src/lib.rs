@@ -240,3 +240,9 @@ pub mod testing {
         u64::from(crate::slots::TOKEN) << 32
     }
 }
+
+/// What the guides show compiles.
+#[cfg(all(doctest, feature = "push"))]
+#[doc = include_str!("../../docs/migration.md")]
+#[doc = include_str!("../../docs/profiles/README.md")]
+pub struct Guides;
