@@ -242,13 +242,16 @@ fn the_example_file_is_valid() {
         let count = targets["data"]["activeTargets"]
             .as_array()
             .map_or(0, Vec::len);
-        if count >= 4 {
+        if count >= 9 {
             Ok(count)
         } else {
             Err(targets.to_string())
         }
     });
-    assert_eq!(count, 4, "checkout, two of orders, pilotlight");
+    assert_eq!(
+        count, 9,
+        "six profiles of checkout, two of orders, pilotlight"
+    );
     let (output, _) = up.stop("-INT");
     assert!(output.status.success());
     let out = text(&output.stdout);

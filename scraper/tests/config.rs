@@ -226,7 +226,7 @@ const REFUSED: &[(&str, &[&str])] = &[
             "scrape_configs[0] (a).profiling_config.pprof_config.own.path: a profile that is not built in needs a path",
             "scrape_configs[0] (a).profiling_config.pprof_config.own.path: \"\" must begin with /",
             "scrape_configs[0] (a).profiling_config.pprof_config.process_cpu.seconds: is longer than scrape_interval (10s)",
-            "scrape_configs[0] (a).profiling_config.pprof_config.process_cpu.delta: a CPU profile always covers its own seconds; remove it",
+            "scrape_configs[0] (a).profiling_config.pprof_config.process_cpu.delta: this profile always covers its own seconds; remove it",
         ],
     ),
     (

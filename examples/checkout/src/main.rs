@@ -1,7 +1,10 @@
 //! A small checkout service: the example to copy from, and the service of known CPU shares that the
-//! end-to-end tests profile. What pilotlight needs is one line in `main`.
+//! end-to-end tests profile. What pilotlight needs is one line in `main`; the allocator, the settings and
+//! the spans are for those profiles that are off without them.
 
+mod archive;
 mod basket;
+mod payment;
 mod receipt;
 mod recommend;
 mod truth;
@@ -10,10 +13,15 @@ use std::error::Error;
 
 use axum::Json;
 use axum::routing::{get, post};
+use pilotlight::SpanExt;
 use serde::Serialize;
 
 use basket::{Basket, Price};
 use truth::Truth;
+
+/// For `heap` and `allocs`.
+#[global_allocator]
+static ALLOCATOR: pilotlight::Alloc = pilotlight::Alloc::system();
 
 /// The answer to a checkout.
 #[derive(Serialize)]
@@ -25,7 +33,10 @@ struct Confirmation {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let _pilotlight = pilotlight::start("checkout")?;
+    let _pilotlight = pilotlight::Config::new("checkout")
+        .lock_rate_ns(100_000) // for `mutex` and `block`
+        .await_profile(true)
+        .start()?;
 
     if let Some(address) = _pilotlight.address() {
         println!("pilotlight: http://{address}/debug/pprof/");
@@ -70,14 +81,20 @@ async fn interrupted() {
     }
 }
 
-/// The request handler. The work is well below a millisecond, so it may run on the async worker.
 async fn checkout(Json(basket): Json<Basket>) -> Json<Confirmation> {
+    Json(order(basket).span("checkout").await)
+}
+
+/// The work is well below a millisecond, so it may run on the async worker.
+async fn order(basket: Basket) -> Confirmation {
     let price = Truth::measure(|| basket::price_basket(&basket));
     let text = receipt::render(&basket, &price);
-    Json(Confirmation {
+    let hash = receipt::hash(text.as_bytes());
+    payment::pay().span("pay").await;
+    Confirmation {
         price,
-        receipt_bytes: receipt::compress(text.as_bytes()).len(),
-        receipt_hash: format!("{:016x}", receipt::hash(text.as_bytes())),
+        receipt_bytes: archive::keep(&text),
+        receipt_hash: format!("{hash:016x}"),
         also_bought: recommend::also_bought(&basket),
-    })
+    }
 }

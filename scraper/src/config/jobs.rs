@@ -79,15 +79,24 @@ impl Profile {
     }
 }
 
-/// Parca's names and paths; only the first is on by default.
-const KNOWN_PROFILES: [(&str, &str); 6] = [
+/// Parca's names and paths, and those that pilotlight's SDK has besides; only the first is on by
+/// default.
+const KNOWN_PROFILES: [(&str, &str); 11] = [
     ("process_cpu", "/debug/pprof/profile"),
+    ("await", "/debug/pprof/await"),
     ("memory", "/debug/pprof/allocs"),
     ("block", "/debug/pprof/block"),
     ("goroutine", "/debug/pprof/goroutine"),
     ("mutex", "/debug/pprof/mutex"),
+    ("offcpu", "/debug/pprof/offcpu"),
+    ("tasks", "/debug/pprof/tasks"),
     ("threadcreate", "/debug/pprof/threadcreate"),
+    ("threads", "/debug/pprof/threads"),
+    ("wall", "/debug/pprof/wall"),
 ];
+
+/// Sampled over the seconds that are asked for, instead of counted all the time.
+const SAMPLED: [&str; 3] = ["process_cpu", "offcpu", "wall"];
 
 const INTERVAL: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -357,7 +366,8 @@ fn read_profile(name: &str, mut entry: Section, interval: Duration) -> Option<Pr
         .or(known.map(|(_, path)| (*path).to_owned()));
     let delta = entry.truth("delta");
     let asked = entry.number("seconds");
-    let seconds = check_seconds(name == "process_cpu", delta, asked, interval, &entry);
+    let sampled = SAMPLED.contains(&name);
+    let seconds = check_seconds(sampled, delta, asked, interval, &entry);
     let path = path.unwrap_or_else(|| {
         entry.problem("path", "a profile that is not built in needs a path");
         String::new()
@@ -375,7 +385,7 @@ fn read_profile(name: &str, mut entry: Section, interval: Duration) -> Option<Pr
 }
 
 fn check_seconds(
-    cpu: bool,
+    sampled: bool,
     delta: Option<bool>,
     asked: Option<u64>,
     interval: Duration,
@@ -391,11 +401,11 @@ fn check_seconds(
         );
         entry.problem("seconds", text);
     }
-    if cpu {
+    if sampled {
         if delta == Some(false) {
             entry.problem(
                 "delta",
-                "a CPU profile always covers its own seconds; remove it",
+                "this profile always covers its own seconds; remove it",
             );
         }
         return Some(asked.unwrap_or_else(|| cpu_seconds(interval)));
