@@ -1,5 +1,5 @@
 //! Starts pilotlight when it is loaded and `PRELOAD_REPORT` names a file, and writes there how long
-//! threads waited for each other when the program ends.
+//! threads waited for each other, and how much of it is in the profile `mutex`, when the program ends.
 
 pilotlight::interpose!();
 
@@ -31,7 +31,9 @@ extern "C" fn report() {
         return;
     };
     let stats = pilotlight::stats();
-    let text = format!("{} {}\n", stats.waits, stats.waits_ns);
+    let mutex = pilotlight::take("mutex", std::time::Duration::ZERO);
+    let delay_ns = mutex.map_or(0, |profile| profile.total(1));
+    let text = format!("{} {} {delay_ns}\n", stats.waits, stats.waits_ns);
     if let Err(error) = std::fs::write(path, text) {
         eprintln!("pilotlight: {error}");
     }
