@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pilotlight_unwind::Module;
 
@@ -10,6 +11,8 @@ use crate::modules::Generation;
 use crate::slots::{BETWEEN_TICKS, UNSEEN};
 use crate::stats::COUNTERS;
 use crate::tags::{Tag, TagId, Tags};
+pub(crate) use crate::tree::FrameId;
+use crate::tree::{NODE_BYTES, Tree};
 
 /// Multiply and rotate, after rustc's FxHash: keys are small integers of our own making.
 #[derive(Default)]
@@ -36,9 +39,6 @@ impl Hasher for Fast {
 }
 
 type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
-
-/// Index into [`Aggregate::frames`].
-pub(crate) type FrameId = u32;
 
 /// One place in a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,56 +74,61 @@ pub(crate) struct Stack<'a> {
     pub(crate) tag: Tag,
 }
 
-/// A node of the tree of stacks: children hang under their caller.
-struct Node {
-    parent: u32,
-    frame: FrameId,
-    samples: u64,
-    weight: u64,
+/// Bytes that all captures of a process hold together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Budget {
+    limit_bytes: usize,
+    used_bytes: Arc<AtomicUsize>,
+}
+
+impl Budget {
+    pub(crate) fn new(limit_bytes: usize) -> Budget {
+        Budget {
+            limit_bytes,
+            used_bytes: Arc::default(),
+        }
+    }
+
+    /// As much for a forked child, nothing of it used.
+    pub(crate) fn again(&self) -> Budget {
+        Budget::new(self.limit_bytes)
+    }
 }
 
 /// What one capture collects.
 pub(crate) struct Aggregate {
-    /// Node 0 is the root, above all threads.
-    nodes: Vec<Node>,
-    children: FastMap<(u32, FrameId), u32>,
+    tree: Tree,
+    /// Samples and weight by node and tag.
+    sums: FastMap<(u32, TagId), (u64, u64)>,
     frames: Vec<Frame>,
     frame_ids: FastMap<Frame, FrameId>,
     modules: Vec<Arc<Module>>,
     /// Frames by address, for one generation of modules.
     addresses: FastMap<u64, FrameId>,
     generation: u32,
-    budget_bytes: usize,
+    budget: Budget,
+    /// What the budget was told of.
+    told_bytes: usize,
     tags: Tags,
-    /// Samples and weight by node and tag, of samples that have one.
-    tagged: FastMap<(u32, TagId), (u64, u64)>,
 }
 
-/// Bytes of a node with its share of the index, and of a frame with its.
-const NODE_BYTES: usize = size_of::<Node>() + 2 * size_of::<((u32, u32), u32)>();
-const FRAME_BYTES: usize = 4 * size_of::<Frame>() + 2 * size_of::<(u64, u32)>();
-/// Bytes of a sum by node and tag.
-const TAGGED_BYTES: usize = 2 * size_of::<((u32, TagId), (u64, u64))>();
+/// The most that a frame and a sum cost with their shares of the indexes, also while those grow.
+const FRAME_BYTES: usize = 160;
+const SUM_BYTES: usize = 86;
 
 impl Aggregate {
-    pub(crate) fn new(budget_bytes: usize) -> Aggregate {
-        let root = Node {
-            parent: 0,
-            frame: 0,
-            samples: 0,
-            weight: 0,
-        };
+    pub(crate) fn new(budget: Budget) -> Aggregate {
         Aggregate {
-            nodes: vec![root],
-            children: FastMap::default(),
+            tree: Tree::new(),
+            sums: FastMap::default(),
             frames: Vec::new(),
             frame_ids: FastMap::default(),
             modules: Vec::new(),
             addresses: FastMap::default(),
             generation: 0,
-            budget_bytes,
+            budget,
+            told_bytes: 0,
             tags: Tags::default(),
-            tagged: FastMap::default(),
         }
     }
 
@@ -139,7 +144,7 @@ impl Aggregate {
         let mut node = 0;
         if stack.truncated {
             let cut = self.frame_id(Frame::Truncated);
-            node = self.child(node, cut);
+            node = self.tree.child(node, cut);
         }
         for &address in stack.addresses.iter().rev() {
             if self.is_full() {
@@ -147,48 +152,32 @@ impl Aggregate {
                 return self.add_pseudo(Frame::OverBudget, weights);
             }
             let frame = self.frame_at(address, generation);
-            node = self.child(node, frame);
+            node = self.tree.child(node, frame);
         }
-        if tag == 0 {
-            return self.count(node, weights);
-        }
-        let sum = self.tagged.entry((node, tag)).or_default();
-        *sum = (sum.0 + weights.0, sum.1 + weights.1);
+        self.count(node, tag, weights);
     }
 
     /// Adds samples that have no stack but a reason.
     pub(crate) fn add_pseudo(&mut self, frame: Frame, weights: (u64, u64)) {
         let frame = self.frame_id(frame);
-        let node = self.child(0, frame);
-        self.count(node, weights);
+        let node = self.tree.child(0, frame);
+        self.count(node, 0, weights);
     }
 
-    fn count(&mut self, node: u32, (samples, weight): (u64, u64)) {
-        let node = &mut self.nodes[node as usize];
-        node.samples += samples;
-        node.weight += weight;
+    fn count(&mut self, node: u32, tag: TagId, (samples, weight): (u64, u64)) {
+        let sum = self.sums.entry((node, tag)).or_default();
+        *sum = (sum.0 + samples, sum.1 + weight);
     }
 
-    fn is_full(&self) -> bool {
-        let bytes = self.nodes.len() * NODE_BYTES
+    fn is_full(&mut self) -> bool {
+        let bytes = self.tree.len() * NODE_BYTES
             + self.frames.len() * FRAME_BYTES
-            + self.tagged.len() * TAGGED_BYTES
+            + self.sums.len() * SUM_BYTES
             + self.tags.bytes();
-        bytes > self.budget_bytes
-    }
-
-    fn child(&mut self, parent: u32, frame: FrameId) -> u32 {
-        let fresh = self.nodes.len() as u32;
-        let node = *self.children.entry((parent, frame)).or_insert(fresh);
-        if node == fresh {
-            self.nodes.push(Node {
-                parent,
-                frame,
-                samples: 0,
-                weight: 0,
-            });
-        }
-        node
+        let used = &self.budget.used_bytes;
+        let told_bytes = std::mem::replace(&mut self.told_bytes, bytes);
+        used.fetch_add(bytes - told_bytes, Ordering::Relaxed);
+        used.load(Ordering::Relaxed) > self.budget.limit_bytes
     }
 
     fn frame_at(&mut self, address: u64, generation: &Generation) -> FrameId {
@@ -246,30 +235,22 @@ impl Aggregate {
 
     /// Each distinct stack and tag: frames, leaf first, tag, samples and weight.
     pub(crate) fn each_stack(&self, mut visit: impl FnMut(&[FrameId], TagId, u64, u64)) {
+        let mut sums: Vec<_> = self.sums.iter().collect();
+        sums.sort_unstable_by_key(|(key, _)| **key);
         let mut stack = Vec::new();
-        let untagged = self.nodes.iter().enumerate();
-        let untagged = untagged.map(|(node, sum)| (node, 0, sum.samples, sum.weight));
-        let tagged = self.tagged.iter();
-        let tagged = tagged.map(|(&(node, tag), sum)| (node as usize, tag, sum.0, sum.1));
-        for (node, tag, samples, weight) in untagged.chain(tagged) {
+        for (&(node, tag), &(samples, weight)) in sums {
             if samples > 0 {
-                self.frames_of(node, &mut stack);
+                self.tree.frames_of(node, &mut stack);
                 visit(&stack, tag, samples, weight);
             }
         }
     }
+}
 
-    /// Frames from a node up to the root.
-    fn frames_of(&self, node: usize, stack: &mut Vec<FrameId>) {
-        stack.clear();
-        let mut at = &self.nodes[node];
-        loop {
-            stack.push(at.frame);
-            if at.parent == 0 {
-                break;
-            }
-            at = &self.nodes[at.parent as usize];
-        }
+impl Drop for Aggregate {
+    fn drop(&mut self) {
+        let used = &self.budget.used_bytes;
+        used.fetch_sub(self.told_bytes, Ordering::Relaxed);
     }
 }
 
@@ -303,7 +284,7 @@ mod tests {
     #[test]
     fn a_stack_under_two_labels_is_two_rows() {
         let none = Generation::new(1, Vec::new());
-        let mut aggregate = Aggregate::new(1 << 20);
+        let mut aggregate = Aggregate::new(Budget::new(1 << 20));
         let sets = [crate::labels! { "n" => 1 }, crate::labels! { "n" => 2 }];
         for (at, weight) in [(0, 1), (1, 10), (0, 100)] {
             let tag = Tag {
@@ -324,7 +305,7 @@ mod tests {
     #[test]
     fn equal_stacks_add_up_and_a_prefix_is_a_stack_of_its_own() {
         let none = Generation::new(1, Vec::new());
-        let mut aggregate = Aggregate::new(1 << 20);
+        let mut aggregate = Aggregate::new(Budget::new(1 << 20));
         aggregate.add(&one(&[30, 20, 10], false, 1), &none);
         aggregate.add(&one(&[30, 20, 10], false, 4), &none);
         aggregate.add(&one(&[20, 10], false, 2), &none);
@@ -341,7 +322,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_the_budget_is_counted_not_lost() {
         let none = Generation::new(1, Vec::new());
-        let mut aggregate = Aggregate::new(20_000);
+        let mut aggregate = Aggregate::new(Budget::new(40_000));
         for n in 0..1000 {
             aggregate.add(&one(&[n * 7 + 10, n * 3 + 10], false, 2), &none);
         }
@@ -353,5 +334,22 @@ mod tests {
             .find(|stack| stack.0 == [Frame::OverBudget])
             .unwrap();
         assert!(over.1 > 500, "{over:?}");
+    }
+    #[test]
+    fn captures_share_a_budget_and_give_back_their_part() {
+        let none = Generation::new(1, Vec::new());
+        let budget = Budget::new(200_000);
+        let stacks_kept = || {
+            let mut aggregate = Aggregate::new(budget.clone());
+            for n in 0..1000 {
+                aggregate.add(&one(&[n * 7 + 10, n * 3 + 10], false, 2), &none);
+            }
+            (stacks(&aggregate).len(), aggregate)
+        };
+        let (alone, first) = stacks_kept();
+        let (beside, second) = stacks_kept();
+        assert!(alone > 300 && beside < 10, "{alone} {beside}");
+        drop((first, second));
+        assert_eq!(stacks_kept().0, alone);
     }
 }

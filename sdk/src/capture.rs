@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use pilotlight_profile::{FunctionId, LocationId, Mapping, MappingId, Profile, ProfileBuilder};
 use pilotlight_unwind::Module;
 
-use crate::aggregate::{Aggregate, Frame, FrameId};
+use crate::aggregate::{Aggregate, Budget, Frame, FrameId};
 use crate::engine::{self, Engine};
 use crate::kind::Sampled;
 use crate::stats::{Stats, stats};
@@ -76,7 +76,7 @@ impl Capture {
         let duration = self.began.elapsed();
         let aggregate = match self.id.take() {
             Some(id) => self.engine.end(id),
-            None => Aggregate::new(0),
+            None => Aggregate::new(Budget::default()),
         };
         symbols::on_own_thread(|| profile_of(&aggregate, &self, duration))
     }
@@ -188,9 +188,10 @@ fn achieved(engine: &Engine, before: &Stats) -> String {
     let now = stats();
     let cpu_ns = now.sampled_cpu_ns - before.sampled_cpu_ns;
     format!(
-        "pilotlight: {} Hz asked, {:.1} Hz achieved in {:.2} s of CPU time; \
-         signals by perf {}, thread timers {}, process timer {}",
+        "pilotlight: {} Hz asked, {} Hz within the budget, {:.1} Hz achieved in {:.2} s of CPU \
+         time; signals by perf {}, thread timers {}, process timer {}",
         engine.asked_hz(),
+        now.held_hz,
         (now.cpu_samples - before.cpu_samples) as f64 * 1e9 / cpu_ns.max(1) as f64,
         cpu_ns as f64 / 1e9,
         now.by_perf - before.by_perf,

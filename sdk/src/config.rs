@@ -14,7 +14,7 @@ use crate::{Engine, Guard, engine, heap, http, otel, spans, symbols, wall};
 /// `PILOTLIGHT_WALL_FREQUENCY_HZ`, `PILOTLIGHT_WALL_THREADS_PER_TICK`, `PILOTLIGHT_WALL_THREAD_NAMES`,
 /// `PILOTLIGHT_WALL_LABEL`,
 /// `PILOTLIGHT_ENGINE` (`auto`, `perf`, `timer` or `process-timer`), `PILOTLIGHT_AFTER_FORK`
-/// (`off`/`restart`).
+/// (`off`/`restart`), `PILOTLIGHT_BUDGET_CPU_PERCENT`, `PILOTLIGHT_BUDGET_BYTES`.
 ///
 /// ```no_run
 /// let _pilotlight = pilotlight::Config::new("checkout").frequency_hz(199).start()?;
@@ -28,6 +28,7 @@ pub struct Config {
     pub(crate) listen: Option<String>,
     pub(crate) max_depth: usize,
     pub(crate) ring_bytes: usize,
+    pub(crate) budget_cpu_percent: f64,
     pub(crate) budget_bytes: usize,
     pub(crate) heap_interval_bytes: Option<u64>,
     pub(crate) http_switch: bool,
@@ -58,6 +59,10 @@ pub enum AfterFork {
 
 /// Samples per second of CPU time; prime, so as not to beat with periodic work.
 const DEFAULT_FREQUENCY_HZ: u32 = 97;
+/// Percent of the process's CPU time that sampling may take.
+const DEFAULT_BUDGET_CPU_PERCENT: f64 = 10.0;
+/// Bytes of distinct stacks.
+const DEFAULT_BUDGET_BYTES: usize = 5 << 20;
 /// Where `/debug/pprof/` is served unless told otherwise.
 const DEFAULT_LISTEN: &str = "127.0.0.1:6060";
 /// Bytes that names may hold.
@@ -76,7 +81,8 @@ impl Config {
             listen: Some(DEFAULT_LISTEN.to_string()),
             max_depth: MAX_DEPTH,
             ring_bytes: 2 << 20,
-            budget_bytes: 64 << 20,
+            budget_cpu_percent: DEFAULT_BUDGET_CPU_PERCENT,
+            budget_bytes: DEFAULT_BUDGET_BYTES,
             heap_interval_bytes: None,
             http_switch: false,
             wall: wall::Settings::default(),
@@ -136,8 +142,20 @@ impl Config {
         self
     }
 
-    /// Bytes of distinct stacks a capture may hold, default 64 MiB; beyond it samples are counted
-    /// under `[over the memory budget]`.
+    /// Percent of the process's CPU time that sampling it may take, above 0, up to 100; default 10.
+    /// The rate falls before it is passed: by what a signal costs on this machine (measured once),
+    /// what the background thread uses, and what perf events cost at each switch of threads. Sums
+    /// stay right; profiles say in a comment which rate was achieved.
+    #[must_use]
+    pub fn budget_cpu_percent(mut self, percent: f64) -> Config {
+        self.budget_cpu_percent = percent;
+        self
+    }
+
+    /// Bytes of distinct stacks that all captures may hold together, default 5 MiB; beyond it samples
+    /// are counted under `[over the memory budget]`. With the ring, the tables and what handlers use,
+    /// everything stays within 8 MB by default, however many stacks there are; what names take while
+    /// a profile is made has a limit of its own.
     #[must_use]
     pub fn budget_bytes(mut self, bytes: usize) -> Config {
         self.budget_bytes = bytes;
@@ -301,6 +319,14 @@ impl Config {
             self.heap_interval_bytes = Some(text.parse().map_err(wrong)?);
         }
         self.wall = self.wall.overridden()?;
+        if let Some(text) = variable("PILOTLIGHT_BUDGET_CPU_PERCENT") {
+            let wrong = |_| Error::variable("PILOTLIGHT_BUDGET_CPU_PERCENT", &text, "0.01 to 100");
+            self.budget_cpu_percent = text.parse().map_err(wrong)?;
+        }
+        if let Some(text) = variable("PILOTLIGHT_BUDGET_BYTES") {
+            let wrong = |_| Error::variable("PILOTLIGHT_BUDGET_BYTES", &text, "bytes");
+            self.budget_bytes = text.parse().map_err(wrong)?;
+        }
         if let Some(text) = variable("PILOTLIGHT_ENGINE") {
             self.engine = match text.as_str() {
                 "auto" => Engine::Auto,
@@ -354,6 +380,10 @@ impl Config {
     fn check(&self) -> Result<(), Error> {
         if !(1..=10_000).contains(&self.frequency_hz) {
             return setting("frequency_hz", self.frequency_hz.to_string(), "1 to 10000");
+        }
+        if !(0.01..=100.0).contains(&self.budget_cpu_percent) {
+            let value = self.budget_cpu_percent.to_string();
+            return setting("budget_cpu_percent", value, "0.01 to 100");
         }
         self.wall.check()?;
         if !(1..=MAX_DEPTH).contains(&self.max_depth) {

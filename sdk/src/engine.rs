@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::aggregate::{Aggregate, Frame, Stack};
+use crate::aggregate::{Aggregate, Budget, Frame, Stack};
 use crate::config::{AfterFork, Config};
 use crate::context::Context;
 use crate::kind::{Kinds, Sampled};
@@ -48,8 +48,9 @@ pub(crate) struct Engine {
     pub(crate) period: Duration,
     pub(crate) wall: wall::Settings,
     sampler: threads::Engine,
+    budget_percent: f64,
     max_depth: usize,
-    budget_bytes: usize,
+    budget: Budget,
     ring: &'static Ring,
     state: Mutex<State>,
     changed: Condvar,
@@ -235,8 +236,9 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
         period: config.period(),
         wall: config.wall.clone(),
         sampler: config.engine,
+        budget_percent: config.budget_cpu_percent,
         max_depth: config.max_depth,
-        budget_bytes: config.budget_bytes,
+        budget: Budget::new(config.budget_bytes),
         ring: handler::ring(config.ring_bytes),
         state: Mutex::default(),
         changed: Condvar::new(),
@@ -274,7 +276,8 @@ impl Engine {
             period: self.period,
             wall: self.wall.clone(),
             max_depth: self.max_depth,
-            budget_bytes: self.budget_bytes,
+            budget_percent: self.budget_percent,
+            budget: self.budget.again(),
             ring: handler::ring(self.ring.bytes()),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -344,7 +347,7 @@ impl Engine {
         let mut state = lock(&self.state);
         // What came before belongs to the captures before.
         state.add_seen(kind.is_wall());
-        let aggregate = Aggregate::new(self.budget_bytes);
+        let aggregate = Aggregate::new(self.budget.clone());
         let label = self.wall.label.clone().filter(|_| kind.is_wall());
         let running = Running {
             kind,
@@ -373,7 +376,7 @@ impl Engine {
     /// In a forked child: nothing.
     pub(crate) fn end(&self, id: u64) -> Aggregate {
         if self.is_of_parent() {
-            return Aggregate::new(0);
+            return Aggregate::new(Budget::default());
         }
         let kind = lock(&self.state)
             .captures
@@ -403,7 +406,10 @@ impl Engine {
         }
         drop(state);
         self.changed.notify_all();
-        running.map_or_else(|| Aggregate::new(0), |running| running.aggregate)
+        running.map_or_else(
+            || Aggregate::new(Budget::default()),
+            |running| running.aggregate,
+        )
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>, limit: Duration) -> MutexGuard<'a, State> {
@@ -467,7 +473,7 @@ impl Background {
     fn sample(&mut self, wanted: Kinds) {
         let armed = std::mem::replace(&mut self.armed, wanted);
         match (armed.has(Sampled::Cpu), wanted.has(Sampled::Cpu)) {
-            (false, true) => threads::arm(self.engine.sampler, self.engine.period),
+            (false, true) => self.arm_threads(),
             (true, false) => threads::disarm(),
             _ => {}
         }
@@ -483,6 +489,11 @@ impl Background {
         }
         lock(&self.engine.state).armed = wanted;
         self.engine.changed.notify_all();
+    }
+
+    fn arm_threads(&self) {
+        let engine = &self.engine;
+        threads::arm(engine.sampler, engine.period, engine.budget_percent);
     }
 
     /// False when it is time to stop.

@@ -67,7 +67,7 @@
 //! | `ring` | from handlers to the background thread |
 //! | `locks`, [`sync`] | waits of threads for each other, timed; locks with names |
 //! | `modules`, `lived` | snapshot of what is loaded; what was |
-//! | `aggregate` | samples added up by stack |
+//! | `aggregate`, `tree` | samples added up by stack, within a budget of bytes |
 //! | `heap` | [`Alloc`], the sampling allocator |
 //! | `here` | the calling thread's stack, at once |
 //! | `sites`, `pages` | stacks with counters in bounded memory, filled without allocation |
@@ -132,6 +132,7 @@ mod tags;
 mod threads;
 #[cfg(feature = "tracing")]
 pub mod tracing;
+mod tree;
 mod types;
 mod wall;
 

@@ -25,6 +25,8 @@ pub(crate) const SLOTS: usize = 16_384;
 pub(crate) const NONE: u32 = 0;
 /// The slot of the timer of the whole process.
 pub(crate) const PROCESS: u32 = 1;
+/// No slot: signals by which their own price is measured.
+pub(crate) const NOBODY: u32 = u32::MAX;
 /// The first slot that a thread may have.
 pub(crate) const FIRST: u32 = 2;
 

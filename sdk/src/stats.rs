@@ -15,6 +15,11 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// For what is a level rather than a count.
+    pub(crate) fn set(&self, level: u64) {
+        self.0.store(level, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -30,6 +35,8 @@ pub(crate) struct Counters {
     pub(crate) early: Counter,
     pub(crate) stray: Counter,
     pub(crate) cpu_samples: Counter,
+    pub(crate) frames: Counter,
+    pub(crate) held_hz: Counter,
     pub(crate) by_perf: Counter,
     pub(crate) by_timer: Counter,
     pub(crate) by_process_timer: Counter,
@@ -81,6 +88,8 @@ pub(crate) static COUNTERS: Counters = Counters {
     early: Counter::new(),
     stray: Counter::new(),
     cpu_samples: Counter::new(),
+    frames: Counter::new(),
+    held_hz: Counter::new(),
     by_perf: Counter::new(),
     by_timer: Counter::new(),
     by_process_timer: Counter::new(),
@@ -145,6 +154,8 @@ pub struct Stats {
     pub dropped_stray: u64,
     /// Samples of CPU time, among those taken.
     pub cpu_samples: u64,
+    /// Samples per second of CPU time that the CPU budget leaves of those asked for; not counted up.
+    pub held_hz: u64,
     /// Signals of perf events: [`crate::Engine::Perf`].
     pub by_perf: u64,
     /// Signals of threads' timers: [`crate::Engine::Timer`].
@@ -264,6 +275,7 @@ pub fn stats() -> Stats {
         dropped_early: c.early.get(),
         dropped_stray: c.stray.get(),
         cpu_samples: c.cpu_samples.get(),
+        held_hz: c.held_hz.get(),
         by_perf: c.by_perf.get(),
         by_timer: c.by_timer.get(),
         by_process_timer: c.by_process_timer.get(),

@@ -13,7 +13,9 @@ use pilotlight::{Capture, Config, Engine, Profile, stats};
 
 fn start(engine: Engine, frequency_hz: u32) -> common::Started {
     let config = Config::new("test").no_listener();
-    start_with(config.frequency_hz(frequency_hz).engine(engine))
+    // A budget would take perf events away from threads that come and go often.
+    let config = config.engine(engine).budget_cpu_percent(100.0);
+    start_with(config.frequency_hz(frequency_hz))
 }
 
 /// Perf events may be refused here; tests of them then have nothing to say.
@@ -95,7 +97,7 @@ fn bursts_at_1000_hz_by_perf() {
     // With stacks, that is, and not under a reason.
     let shown = expiries(&profile, "bursts");
     let all = profile.total(0);
-    assert!(shown * 10 > all * 9, "{shown} of {all}");
+    assert!(shown * 10 > all * 8, "{shown} of {all}");
 }
 
 #[test]
@@ -111,9 +113,9 @@ fn above_the_tick_perf_takes_as_many_stacks_as_were_asked_for() {
     let sampled_s = (after.sampled_cpu_ns - before.sampled_cpu_ns) as f64 / 1e9;
     let achieved = taken / sampled_s;
     assert!((900.0..=1010.0).contains(&achieved), "{achieved} Hz");
-    let comment = String::from_utf8_lossy(profile.strings.get(profile.comments[0])).into_owned();
+    let comment = comment_of(&profile);
     let said: f64 = comment
-        .split_once(" Hz asked, ")
+        .split_once("the budget, ")
         .and_then(|(_, rest)| rest.split_once(" Hz achieved"))
         .map(|(number, _)| number.parse().unwrap())
         .unwrap();
@@ -319,4 +321,8 @@ fn a_forked_child_keeps_no_descriptor_and_the_parent_goes_on() {
     burn(300_000_000);
     let seen = capture.finish().total(0);
     assert!(seen > 270, "{seen}");
+}
+
+fn comment_of(profile: &Profile) -> String {
+    String::from_utf8_lossy(profile.strings.get(profile.comments[0])).into_owned()
 }

@@ -218,6 +218,8 @@ enum Meaning {
     Wall(u32),
     /// The thread's stack, for a slot of a dump of all.
     Dump(u32),
+    /// Its own price is measured.
+    Nothing,
     /// Not ours.
     Foreign,
 }
@@ -230,6 +232,7 @@ impl SignalInfo {
         const SI_KERNEL: i32 = 0x80;
         let (token, slot) = ((self.value >> 32) as u32, self.value as u32);
         match (self.code, token) {
+            (libc::SI_QUEUE, TOKEN) if slot == slots::NOBODY => Meaning::Nothing,
             (libc::SI_TIMER, TOKEN) => {
                 COUNTERS.by_timer.add(1);
                 Meaning::Cpu(slot, 1 + self.overrun_or_uid.max(0) as u64)
@@ -239,6 +242,7 @@ impl SignalInfo {
             (libc::SI_TIMER, wall::DUMP_TOKEN) => Meaning::Dump(slot),
             (POLL_IN, _) => match slots::of_descriptor(slot as i32) {
                 slots::NONE => Meaning::Foreign,
+                slots::NOBODY => Meaning::Nothing,
                 slot => {
                     COUNTERS.by_perf.add(1);
                     Meaning::Cpu(slot, 1)
@@ -280,6 +284,7 @@ extern "C" fn on_sigprof(
         Meaning::Wall(slot) => unsafe { sample_wall(slot, context.cast()) },
         // SAFETY: as above.
         Meaning::Dump(slot) => unsafe { dump(slot, context.cast()) },
+        Meaning::Nothing => {}
         Meaning::Foreign => {
             COUNTERS.forwarded.add(1);
             forward(signal, info, context);
@@ -421,6 +426,7 @@ unsafe fn record(record: Record, weight: u64, slot: u32, registers: sys::Registe
         return no(&COUNTERS.ring_full, Outcome::Lost);
     }
     COUNTERS.taken.add(1);
+    COUNTERS.frames.add(unwound.frames as u64);
     // The root was guessed from where the stack seemed to end.
     let guessed = unwound.end == End::Root && unwound.guessed > 0 && !is_whole;
     note_end(if guessed { End::BadStack } else { unwound.end });

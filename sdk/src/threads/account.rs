@@ -50,6 +50,7 @@ impl Threads {
         } else {
             self.of_threads(process_ns, settle, &mut fresh);
         }
+        self.hold_budget();
         COUNTERS.unseen.add(fresh.unseen);
         COUNTERS.blocked.add(fresh.blocked);
         COUNTERS.between_ticks.add(fresh.behind);
@@ -68,7 +69,7 @@ impl Threads {
             // None stays in step with periodic work of its thread.
             random = next_random(random);
             if now > armed.clock_ns && random.is_multiple_of(one_in) {
-                armed.rephase(random, self.period_ns);
+                armed.rephase(random, self.period_ns * self.budget.stretch);
             }
             armed.clock_ns = now;
             if armed.is_silent(at_ns) && armed.waits(now, self.period_ns) && blocks_signal(*tid) {

@@ -2,7 +2,7 @@
 
 use super::perf::PerfEvent;
 use super::process::ProcessTimer;
-use super::timer::{Timer, ticks_per_second};
+use super::timer::Timer;
 
 /// What interrupts threads. Each falls back to those after it, as far as the system refuses it or its
 /// share of the system's limits is used up: threads of one process may have different engines.
@@ -66,16 +66,12 @@ impl Share {
 }
 
 impl Supply {
-    /// What may be used at `rate_hz`; the process's timer where threads may have none.
+    /// What may be used; the process's timer where threads may have none.
     pub(super) fn probe(
         asked: Engine,
-        rate_hz: u64,
+        wants_perf: bool,
         period_ns: u64,
     ) -> (Supply, Option<ProcessTimer>) {
-        let wants_perf = match asked {
-            Engine::Auto => rate_hz > ticks_per_second(),
-            other => other == Engine::Perf,
-        };
         let perf = match wants_perf && PerfEvent::probe().is_ok() {
             true => limit(libc::RLIMIT_NOFILE) / 10,
             false => 0,
@@ -90,7 +86,7 @@ impl Supply {
         };
         // Asked for, but the program has it: timers then.
         if asked == Engine::ProcessTimer && process.is_none() {
-            return Supply::probe(Engine::Timer, rate_hz, period_ns);
+            return Supply::probe(Engine::Timer, false, period_ns);
         }
         let share = |limit| Share { used: 0, limit };
         let supply = Supply {
@@ -120,6 +116,16 @@ impl Supply {
         let timer = Timer::start(tid, slot, first_ns, period_ns)?;
         self.timers.used += 1;
         Some(Source::Timer(timer))
+    }
+
+    /// Whether threads have perf events.
+    pub(super) fn uses_perf(&self) -> bool {
+        self.perf.used > 0
+    }
+
+    /// No thread gets a perf event any more.
+    pub(super) fn stop_perf(&mut self) {
+        self.perf.limit = 0;
     }
 
     /// A thread's source is not used any more.

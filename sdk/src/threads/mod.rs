@@ -2,11 +2,13 @@
 //! go.
 
 mod account;
+mod budget;
 pub(crate) mod created;
 mod engines;
 #[cfg(feature = "thread-hook")]
 mod hook;
 mod perf;
+mod price;
 mod process;
 pub(crate) mod timer;
 
@@ -21,6 +23,7 @@ use crate::fork::{Held, Lock};
 use crate::slots::{self, SLOTS};
 use crate::stats::COUNTERS;
 pub(crate) use account::Unsampled;
+use budget::Budget;
 pub use engines::Engine;
 use engines::{Source, Supply};
 use process::ProcessTimer;
@@ -53,7 +56,9 @@ struct Armed {
 
 /// All threads that are sampled, while captures run.
 struct Threads {
+    /// CPU time that weighs 1, nanoseconds.
     period_ns: u64,
+    budget: Budget,
     supply: Supply,
     /// In the place of all others.
     process_timer: Option<ProcessTimer>,
@@ -85,8 +90,9 @@ pub(crate) fn keep_hook() {
 }
 
 /// Samples every thread; those that start later are found by hook or by [`scan`].
-pub(crate) fn arm(engine: Engine, period: Duration) {
-    *threads() = Some(Threads::new(engine, period.as_nanos() as u64));
+pub(crate) fn arm(engine: Engine, period: Duration, budget_percent: f64) {
+    let armed = Threads::new(engine, period.as_nanos() as u64, budget_percent);
+    *threads() = Some(armed);
     ARMED.store(true, Ordering::SeqCst);
     scan();
 }
@@ -154,12 +160,16 @@ pub(crate) fn take_unsampled(settle: bool) -> Unsampled {
 }
 
 impl Threads {
-    fn new(engine: Engine, period_ns: u64) -> Threads {
+    fn new(engine: Engine, period_ns: u64, budget_percent: f64) -> Threads {
         slots::set_period(period_ns);
-        let (supply, process_timer) = Supply::probe(engine, 1_000_000_000 / period_ns, period_ns);
+        let rate_hz = 1_000_000_000 / period_ns;
+        let (budget, wants_perf) = Budget::new(budget_percent, rate_hz, engine);
+        let stretched_ns = period_ns * budget.stretch;
+        let (supply, process_timer) = Supply::probe(engine, wants_perf, stretched_ns);
         let now = timer::process_clock_ns();
         let mut threads = Threads {
             period_ns,
+            budget,
             supply,
             process_timer,
             armed: HashMap::new(),
@@ -196,7 +206,8 @@ impl Threads {
         let clock_at_start_ns = thread_clock_ns(tid).unwrap_or(0);
         let accounted_at_start_ns = (clock_at_start_ns + first_ns).wrapping_sub(self.period_ns);
         slots::give(slot, tid, stack, accounted_at_start_ns);
-        match self.supply.source(tid, slot, first_ns, self.period_ns) {
+        let (first_sample_ns, every_ns) = self.stretched(first_ns);
+        match self.supply.source(tid, slot, first_sample_ns, every_ns) {
             Some(source) => {
                 let armed = Armed {
                     slot,
@@ -216,6 +227,34 @@ impl Threads {
                 if thread_clock_ns(tid).is_some() {
                     self.refuse(tid);
                 }
+            }
+        }
+    }
+
+    /// The first sample and the time between two, where a period would first end after `first_ns`.
+    fn stretched(&mut self, first_ns: u64) -> (u64, u64) {
+        let stretch = self.budget.stretch;
+        let later = self.random() % stretch;
+        (first_ns + later * self.period_ns, stretch * self.period_ns)
+    }
+
+    /// Gives a thread the best source that is left now in the place of the one that it has.
+    fn change_source(&mut self, tid: i32) {
+        let Some(mut armed) = self.armed.remove(&tid) else {
+            return;
+        };
+        let first_ns = 1 + self.random() % self.period_ns;
+        let (first_ns, every_ns) = self.stretched(first_ns);
+        match self.supply.source(tid, armed.slot, first_ns, every_ns) {
+            Some(source) => {
+                let old = std::mem::replace(&mut armed.source, source);
+                self.supply.give_back(old);
+                self.armed.insert(tid, armed);
+            }
+            None => {
+                let clock_ns = armed.clock_ns;
+                self.retire(armed, clock_ns);
+                self.refuse(tid);
             }
         }
     }
