@@ -69,7 +69,10 @@ fn answers_and_errno_are_those_of_libc() {
         unsafe {
             let wake = libc::FUTEX_WAKE;
             assert_eq!(libc::syscall(libc::SYS_futex, word.as_ptr(), wake, 1), 0);
-            assert_eq!(libc::syscall(libc::SYS_getpid), libc::getpid().into());
+            assert_eq!(
+                libc::syscall(libc::SYS_getpid),
+                libc::c_long::from(libc::getpid())
+            );
             assert_eq!(errno(), 77);
             assert_eq!(libc::syscall(9999), -1);
             assert_eq!(errno(), libc::ENOSYS);
