@@ -192,6 +192,72 @@ fn answers_stay_equal_while_segments_become_blocks_and_blocks_larger_ones() {
     server.stop();
 }
 
+#[test]
+fn answers_stay_equal_with_roll_ups_and_go_on_from_them_when_the_samples_are_gone() {
+    let mut rng = Rng(3);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Local::start(config(folder.path()));
+    push_some(server.address, &mut rng, 0, 80);
+    let expected = answers(server.address);
+    server.stop();
+    let rules = Maintenance {
+        roll_ups: vec![(1, Duration::from_secs(20)), (1, Duration::from_secs(40))],
+        ..busy_maintenance()
+    };
+    let mut rolling = config(folder.path());
+    rolling.maintenance = Some(rules.clone());
+    let server = Local::start(rolling);
+    wait("rolled up", || status(server.address)["roll_ups"] == 2);
+    assert_eq!(answers(server.address), expected);
+    assert_eq!(status(server.address)["blocks"], 1);
+    server.stop();
+    let server = Local::start(config(folder.path()));
+    assert_eq!(answers(server.address), expected, "after a restart");
+    // More data, merged with what was rolled up: the old roll-ups go.
+    push_some(server.address, &mut rng, 80, 10);
+    let expected = answers(server.address);
+    server.stop();
+    let mut rolling = config(folder.path());
+    rolling.maintenance = Some(Maintenance {
+        fan_in: 2,
+        ..rules.clone()
+    });
+    let server = Local::start(rolling);
+    wait("merged and rolled up again", || {
+        assert_eq!(answers(server.address), expected);
+        let status = status(server.address);
+        status["blocks"] == 1 && status["roll_ups"] == 2 && status["segments"] == 3
+    });
+    server.stop();
+    // Samples are kept for a moment only, roll-ups for ever.
+    let mut forgetting = config(folder.path());
+    forgetting.maintenance = Some(Maintenance {
+        patience: Duration::from_secs(3600),
+        max_age: Some(Duration::from_secs(2)),
+        roll_up_max_age: None,
+        ..rules
+    });
+    let server = Local::start(forgetting);
+    let now = || {
+        std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+    };
+    wait("forgotten", || {
+        // Something is always fresh: a server that finds all too old right after its start doubts
+        // its clock.
+        let body = random_profile(&mut rng, now().as_nanos() as i64);
+        let answer = push(server.address, "{service_name=\"fresh\"}", &body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        std::thread::sleep(Duration::from_millis(200));
+        files(folder.path(), ".plblk").len() == 2
+    });
+    let after = tree(server.address);
+    assert_eq!(after["total"], expected[0]["meta"]["total"]);
+    assert_eq!(after["profiles"], 90);
+    server.stop();
+}
+
 /// A folder with a block of 6 profiles of one service and another of 3.
 fn two_blocks(folder: &Path) {
     let mut rng = Rng(5);

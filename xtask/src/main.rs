@@ -19,7 +19,7 @@ usage: cargo xtask COMMAND
   test [FILTER]       every test: Rust, Go, browser, end to end (installs missing tools as root)
   e2e                 only the tests that start everything as a user would
   ci                  fmt, clippy, generated files, licences, fuzz, then test
-  bench PART [ARGS]   figures beside the peers: profile, unwind, sdk, storm, server, ui, build
+  bench PART [ARGS]   figures beside the peers: profile, unwind, sdk, storm, server, store, ui, build
   ui                  rebuild ui/dist from ui/web
   fuzz [SECONDS]      every fuzz target for SECONDS (default 60)
   deps-budget         the SDK's default dependency tree against its budget

@@ -52,6 +52,12 @@ pub fn read_retention(mut section: Section<'_>, rules: &mut ServerRules) {
         }
         rules.retention.max_age = Some(age);
     }
+    if let Some(age) = section.duration("roll_up_max_age") {
+        if age.is_zero() {
+            section.problem("roll_up_max_age", "must be longer than 0");
+        }
+        rules.retention.roll_up_max_age = Some(age);
+    }
     if let Some(bytes) = section.size("max_bytes") {
         if bytes == 0 {
             section.problem("max_bytes", "must be more than 0");

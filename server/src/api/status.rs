@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ApiError, App};
 use crate::metrics::{Text, counters};
+use crate::store::catalog::Segment;
 
 /// `GET /ready`: 200 once earlier data is readable and pushes are taken.
 pub async fn ready(State(app): State<Arc<App>>) -> Response {
@@ -50,6 +51,13 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
         of_kind[reason] = count.into();
     }
     let coverage = app.engine.gaps(i64::MIN, i64::MAX);
+    let count = |wanted: &dyn Fn(Option<i64>) -> bool| {
+        let step_ns = |segment: &Segment| segment.block.as_ref().map(|files| files.step_ns);
+        app.engine
+            .catalog
+            .select(|segment| wanted(step_ns(segment)))
+            .len()
+    };
     let note = progress
         .index_note
         .lock()
@@ -64,7 +72,8 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
             "index_note": note,
         },
         "segments": segments,
-        "blocks": app.engine.catalog.select(|segment| segment.block.is_some()).len(),
+        "blocks": count(&|step_ns| step_ns == Some(0)),
+        "roll_ups": count(&|step_ns| step_ns > Some(0)),
         "segment_bytes": bytes,
         "accepted": { "profiles": load(&metrics.profiles), "samples": load(&metrics.samples) },
         "received_bytes": load(&metrics.received_bytes),

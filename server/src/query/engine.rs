@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
+use super::choose::{self, View};
 use super::read::{self, Added, Want};
 use super::selector::Selector;
 use crate::block::{self, Chunk};
 use crate::metrics::Metrics;
 use crate::segment::{PartHeader, Profiles};
 use crate::store::cache::{Cache, Held};
-use crate::store::catalog::{Catalog, Segment};
+use crate::store::catalog::Catalog;
 use crate::store::disk::Disk;
 use crate::store::load::{self, LoadError};
 
@@ -70,7 +71,7 @@ pub struct Coverage {
 
 /// A part that a selection touches.
 struct Touched {
-    segment: Arc<Segment>,
+    view: View,
     part: usize,
     /// For each series of the part, whether it is selected.
     series: Vec<bool>,
@@ -80,7 +81,7 @@ struct Touched {
 
 impl Touched {
     fn header(&self) -> &PartHeader {
-        &self.segment.header.parts[self.part]
+        &self.view.segment.header.parts[self.part]
     }
 }
 
@@ -158,16 +159,16 @@ impl Engine {
         mut visit: impl FnMut(&Added) -> Result<(), QueryError>,
     ) -> Result<Coverage, QueryError> {
         let mut coverage = self.gaps(selection.from_ns, selection.until_ns);
-        for touched in self.touched(selection) {
+        for touched in self.touched(selection, true) {
             cancel.check()?;
             let mut answered = Ok(());
-            let read = self.sums(&touched, selection, want, |added| {
+            let read = self.sums(&touched, want, |added| {
                 coverage.count(added.rows);
                 answered = visit(added);
             });
             answered?;
             if let Err(error) = read {
-                self.problem(&mut coverage, &touched.segment.name, &error);
+                self.problem(&mut coverage, &touched.view.segment.name, &error);
             }
         }
         Ok(coverage)
@@ -177,21 +178,20 @@ impl Engine {
     fn sums(
         &self,
         touched: &Touched,
-        selection: &Selection,
         want: Want,
         visit: impl FnOnce(&Added),
     ) -> Result<(), LoadError> {
-        let (disk, segment, index) = (&*self.disk, &*touched.segment, touched.part);
+        let (disk, segment, index) = (&*self.disk, &*touched.view.segment, touched.part);
         let Some(files) = &segment.block else {
             let part = load::part(disk, &self.cache, segment, index)?;
-            let rows = touched.of_segment(&part.profiles, selection);
+            let rows = touched.of_segment(&part.profiles);
             if !rows.is_empty() {
                 visit(&read::of_part(&part, &rows, want));
             }
             return Ok(());
         };
         let sidecar = load::sidecar(disk, &self.cache, segment, files, index)?;
-        let rows = touched.of_block(&sidecar.profiles, selection);
+        let rows = touched.of_block(&sidecar.profiles);
         if !rows.is_empty() {
             let fetch = |chunks: &[Chunk]| load::chunks(disk, segment, chunks);
             let part = &files.parts[index];
@@ -211,16 +211,16 @@ impl Engine {
         mut visit: impl FnMut(&PartHeader, &Selected, i64),
     ) -> Result<Coverage, QueryError> {
         let mut coverage = self.gaps(selection.from_ns, selection.until_ns);
-        for touched in self.touched(selection) {
+        for touched in self.touched(selection, false) {
             cancel.check()?;
-            let read = self.totals(&touched, selection, |rows, totals| {
+            let read = self.totals(&touched, |rows, totals| {
                 coverage.count(rows);
                 for (row, &total) in rows.iter().zip(totals) {
                     visit(touched.header(), row, total);
                 }
             });
             if let Err(error) = read {
-                self.problem(&mut coverage, &touched.segment.name, &error);
+                self.problem(&mut coverage, &touched.view.segment.name, &error);
             }
         }
         Ok(coverage)
@@ -229,13 +229,12 @@ impl Engine {
     fn totals(
         &self,
         touched: &Touched,
-        selection: &Selection,
         visit: impl FnOnce(&[Selected], &[i64]),
     ) -> Result<(), LoadError> {
-        let (disk, segment, index) = (&*self.disk, &*touched.segment, touched.part);
+        let (disk, segment, index) = (&*self.disk, &*touched.view.segment, touched.part);
         let held = self.cache.get(&segment.name, index);
         let of_segment = |profiles: &Profiles| {
-            let rows = touched.of_segment(profiles, selection);
+            let rows = touched.of_segment(profiles);
             let first = |row: &Selected| profiles.rows[row.at].first_total as usize;
             let totals = rows
                 .iter()
@@ -244,7 +243,7 @@ impl Engine {
             (rows, totals)
         };
         let of_block = |profiles: &block::Profiles| {
-            let rows = touched.of_block(profiles, selection);
+            let rows = touched.of_block(profiles);
             let first = |row: &Selected| profiles.rows[row.at].first_total as usize;
             let totals = rows
                 .iter()
@@ -262,14 +261,16 @@ impl Engine {
         Ok(())
     }
 
-    fn touched(&self, selection: &Selection) -> Vec<Touched> {
+    /// `rolled`: whether roll-ups may answer, which know no time finer than their step.
+    fn touched(&self, selection: &Selection, rolled: bool) -> Vec<Touched> {
         let segments = self.catalog.select(|_| true);
+        let (from, until) = (selection.from_ns, selection.until_ns);
         let mut touched = Vec::new();
-        for segment in segments {
-            for (index, part) in segment.header.parts.iter().enumerate() {
-                if let Some((series, columns)) = select_part(part, selection) {
+        for view in choose::views(segments, from, until, rolled) {
+            for (index, part) in view.segment.header.parts.iter().enumerate() {
+                if let Some((series, columns)) = select_part(part, &view, selection) {
                     touched.push(Touched {
-                        segment: segment.clone(),
+                        view: view.clone(),
                         part: index,
                         series,
                         columns,
@@ -423,7 +424,7 @@ pub struct TypeInfo {
 
 type Chosen = (Vec<bool>, Vec<Option<usize>>);
 
-fn select_part(part: &PartHeader, selection: &Selection) -> Option<Chosen> {
+fn select_part(part: &PartHeader, view: &View, selection: &Selection) -> Option<Chosen> {
     if !selection.selector.may_match_service(&part.service) {
         return None;
     }
@@ -436,8 +437,7 @@ fn select_part(part: &PartHeader, selection: &Selection) -> Option<Chosen> {
         .series
         .iter()
         .map(|entry| {
-            entry.min_time_ns < selection.until_ns
-                && entry.max_time_ns >= selection.from_ns
+            view.touches(entry.min_time_ns, entry.max_time_ns)
                 && entry
                     .type_sets
                     .iter()
@@ -449,23 +449,22 @@ fn select_part(part: &PartHeader, selection: &Selection) -> Option<Chosen> {
 }
 
 impl Touched {
-    fn wanted(&self, type_set: u32, series: u32, time_ns: i64, of: &Selection) -> Option<usize> {
+    fn wanted(&self, type_set: u32, series: u32, time_ns: i64) -> Option<usize> {
         let column = self.columns[type_set as usize]?;
-        let inside = time_ns >= of.from_ns && time_ns < of.until_ns;
-        (inside && self.series[series as usize]).then_some(column)
+        (self.series[series as usize] && self.view.holds(time_ns)).then_some(column)
     }
 
-    fn of_segment(&self, profiles: &Profiles, of: &Selection) -> Vec<Selected> {
+    fn of_segment(&self, profiles: &Profiles) -> Vec<Selected> {
         let rows = profiles.rows.iter().enumerate().filter_map(|(at, row)| {
-            let column = self.wanted(row.type_set, row.series, row.time_ns, of)?;
+            let column = self.wanted(row.type_set, row.series, row.time_ns)?;
             Some(Selected::of_segment(at, row, column))
         });
         rows.collect()
     }
 
-    fn of_block(&self, profiles: &block::Profiles, of: &Selection) -> Vec<Selected> {
+    fn of_block(&self, profiles: &block::Profiles) -> Vec<Selected> {
         let rows = profiles.rows.iter().enumerate().filter_map(|(at, row)| {
-            let column = self.wanted(row.type_set, row.series, row.time_ns, of)?;
+            let column = self.wanted(row.type_set, row.series, row.time_ns)?;
             Some(Selected::of_block(at, row, column))
         });
         rows.collect()

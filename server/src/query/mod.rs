@@ -1,5 +1,6 @@
 //! From a selection to trees, tables, lines over time and pprof.
 
+pub mod choose;
 pub mod depth;
 pub mod diff;
 pub mod engine;

@@ -1,6 +1,6 @@
 //! Background work: segments into blocks, blocks into larger ones, deletion by age and bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,8 @@ use crate::metrics::Metrics;
 /// When to merge and what to delete.
 #[derive(Debug, Clone)]
 pub struct Maintenance {
-    /// Segments become a block once the oldest waited so long, or once they have `full_bytes`.
+    /// Segments become a block once the oldest waited so long, or once they have a quarter of
+    /// `full_bytes`.
     pub patience: Duration,
     /// Blocks of one level become one of the next when the span of time that they share is over.
     /// Ascending; the first is for level 1.
@@ -26,8 +27,12 @@ pub struct Maintenance {
     pub fan_in: usize,
     /// A block of this many bytes is not merged again.
     pub full_bytes: u64,
+    /// Roll-ups: (level from which on blocks get it, its step). Each step a multiple of the one before.
+    pub roll_ups: Vec<(u32, Duration)>,
     /// Delete what has no newer profile; `None` = never.
     pub max_age: Option<Duration>,
+    /// The same for roll-ups, which outlive their blocks.
+    pub roll_up_max_age: Option<Duration>,
     /// Delete the oldest segments and blocks above this sum; `None` = no limit.
     pub max_bytes: Option<u64>,
     /// How long a replaced file stays for queries that began before.
@@ -41,8 +46,13 @@ impl Default for Maintenance {
             patience: Duration::from_secs(10),
             spans: [5 * MINUTE, 60 * MINUTE, 24 * 60 * MINUTE].map(Duration::from_secs),
             fan_in: 32,
-            full_bytes: 16 << 20,
+            full_bytes: 48 << 20,
+            roll_ups: vec![
+                (3, Duration::from_secs(5 * MINUTE)),
+                (4, Duration::from_secs(60 * MINUTE)),
+            ],
             max_age: Some(Duration::from_secs(15 * 86_400)),
+            roll_up_max_age: Some(Duration::from_secs(90 * 86_400)),
             max_bytes: Some(20 << 30),
             grace: Duration::from_secs(60),
         }
@@ -75,6 +85,7 @@ impl Maintainer {
         for level in 1..=self.rules.spans.len() as u32 {
             self.merge(&self.due_blocks(level), level + 1);
         }
+        self.roll_up();
         self.expire();
         self.delete_retired();
     }
@@ -89,10 +100,12 @@ impl Maintainer {
         let waited = self.env.now_ns().saturating_sub(oldest.header.created_ns);
         let patience = self.rules.patience.as_nanos() as i64;
         let lone = segments.len() == 1 && waited <= patience.saturating_mul(LONELY);
-        if lone || (waited <= patience && bytes < self.rules.full_bytes) {
+        // Rows of segments stand in memory while they are merged; those of blocks stream.
+        let limit = self.rules.full_bytes / 4;
+        if lone || (waited <= patience && bytes < limit) {
             return Vec::new();
         }
-        self.as_many_as_fit(segments)
+        as_many_as_fit(segments, limit * 2)
     }
 
     /// Blocks of a level and below, of one span, that should become one of the next level.
@@ -100,7 +113,10 @@ impl Maintainer {
         let span = self.rules.spans[level as usize - 1].as_nanos().max(1) as i64;
         let blocks = self.catalog.select(|segment| {
             let header = &segment.header;
-            segment.block.is_some()
+            segment
+                .block
+                .as_ref()
+                .is_some_and(|files| files.step_ns == 0)
                 && (1..=level).contains(&header.level)
                 && header.file_len < self.rules.full_bytes
         });
@@ -119,21 +135,10 @@ impl Maintainer {
             }
             let enough = if over { 2 } else { self.rules.fan_in };
             if blocks.len() >= enough {
-                return self.as_many_as_fit(blocks);
+                return as_many_as_fit(blocks, self.rules.full_bytes * 2);
             }
         }
         Vec::new()
-    }
-
-    /// The first ones, up to twice the size at which a block is left alone.
-    fn as_many_as_fit(&self, sources: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
-        let mut bytes = 0;
-        let fits = sources.into_iter().take_while(|source| {
-            let first = bytes == 0;
-            bytes += source.header.file_len;
-            first || bytes <= self.rules.full_bytes * 2
-        });
-        fits.collect()
     }
 
     /// Writes one block in place of several sources.
@@ -152,16 +157,49 @@ impl Maintainer {
             of: String::new(),
             random: self.env.random(),
         };
+        self.write(plan);
+    }
+
+    fn write(&self, plan: Plan) {
+        let count = plan.sources.len();
         match compact::write(&*self.disk, plan) {
             Ok(block) => {
                 self.catalog.insert(block, self.env.now_ns());
                 self.metrics.merges.fetch_add(1, Relaxed);
             }
             Err(failed) => {
-                let (count, error) = (sources.len(), failed.error);
+                let error = failed.error;
                 eprintln!("pilotlight: merging {count} segments or blocks failed: {error}");
                 if let Some(source) = failed.source {
                     self.note_damage(&source, &error);
+                }
+            }
+        }
+    }
+
+    /// Makes one roll-up that is missing.
+    fn roll_up(&self) {
+        let all = self.catalog.select(|segment| segment.block.is_some());
+        let step = |segment: &Segment| segment.block.as_ref().map_or(0, |files| files.step_ns);
+        let made: HashSet<(&str, i64)> = all
+            .iter()
+            .filter_map(|segment| segment.block.as_ref())
+            .map(|files| (files.of.as_str(), files.step_ns))
+            .collect();
+        for block in all.iter().filter(|block| step(block) == 0) {
+            for (level, length) in &self.rules.roll_ups {
+                let step_ns = length.as_nanos() as i64;
+                let due = block.header.level >= *level && step_ns > 0;
+                if due && !made.contains(&(block.name.as_str(), step_ns)) {
+                    return self.write(Plan {
+                        sources: std::slice::from_ref(block),
+                        level: block.header.level,
+                        created_ns: block.header.created_ns,
+                        replaces: Vec::new(),
+                        step_ns,
+                        of: block.name.clone(),
+                        random: self.env.random(),
+                    });
                 }
             }
         }
@@ -171,6 +209,12 @@ impl Maintainer {
     /// first, and nobody must then take their own sources for data of their own.
     fn replaced_by(&self, sources: &[Arc<Segment>]) -> Vec<String> {
         let mut names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
+        // A block's roll-ups go with it: the new block gets its own.
+        let roll_ups = self.catalog.select(|segment| {
+            let of = segment.block.as_ref().map_or("", |files| &files.of);
+            !of.is_empty() && names.iter().any(|name| name == of)
+        });
+        names.extend(roll_ups.iter().map(|roll_up| roll_up.name.clone()));
         for source in sources {
             names.extend(self.catalog.still_on_disk(&source.header.replaces));
         }
@@ -190,17 +234,32 @@ impl Maintainer {
         let all = self.catalog.select(|_| true);
         let judged_by = self.judge_age_by(&all);
         let mut bytes: u64 = all.iter().map(|segment| segment.header.file_len).sum();
+        let is_roll_up = |segment: &&Arc<Segment>| {
+            segment
+                .block
+                .as_ref()
+                .is_some_and(|files| files.step_ns > 0)
+        };
+        let (roll_ups, samples): (Vec<_>, Vec<_>) = all.iter().partition(is_roll_up);
         let mut expired = Vec::new();
-        for segment in &all {
-            let header = &segment.header;
-            // The later of both times: neither an old profile pushed today nor a clock that was
-            // wrong for a while makes fresh data go.
-            let newest = newest_ns(header);
-            let old = judged_by.is_some_and(|(now, max)| now.saturating_sub(newest) > max);
-            let over = self.rules.max_bytes.is_some_and(|max| bytes > max);
-            if old || over {
-                bytes -= header.file_len;
-                expired.push(segment.name.clone());
+        // Where bytes run out, samples go before what was made of them.
+        for (segments, max_age) in [
+            (samples, self.rules.max_age),
+            (roll_ups, self.rules.roll_up_max_age),
+        ] {
+            for segment in segments {
+                let header = &segment.header;
+                // The later of both times: neither an old profile pushed today nor a clock that
+                // was wrong for a while makes fresh data go.
+                let age = judged_by.map(|now| now.saturating_sub(newest_ns(header)));
+                let old = age
+                    .zip(max_age)
+                    .is_some_and(|(age, max)| age > max.as_nanos() as i64);
+                let over = self.rules.max_bytes.is_some_and(|max| bytes > max);
+                if old || over {
+                    bytes -= header.file_len;
+                    expired.push(segment.name.clone());
+                }
             }
         }
         self.metrics
@@ -209,17 +268,16 @@ impl Maintainer {
         self.catalog.retire(&expired, now);
     }
 
-    /// The time to judge age by, and the age that is too much; `None` = nothing is too old now.
-    fn judge_age_by(&self, all: &[Arc<Segment>]) -> Option<(i64, i64)> {
-        let max_age = self.rules.max_age?;
+    /// The time to judge age by; `None` = nothing is to be deleted by age now.
+    fn judge_age_by(&self, all: &[Arc<Segment>]) -> Option<i64> {
+        let max_age = self.rules.max_age.or(self.rules.roll_up_max_age)?;
         let look = Look {
             wall_ns: self.env.now_ns(),
             steady_ns: self.env.steady_ns(),
         };
         let newest = all.iter().map(|segment| newest_ns(&segment.header)).max();
         let mut clock = self.age.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = clock.now(look, newest, max_age)?;
-        Some((now, i64::try_from(max_age.as_nanos()).unwrap_or(i64::MAX)))
+        clock.now(look, newest, max_age)
     }
 
     fn delete_retired(&self) {
@@ -249,4 +307,15 @@ impl Maintainer {
 
 fn newest_ns(header: &crate::segment::Header) -> i64 {
     header.max_time_ns().max(header.created_ns)
+}
+
+/// The first ones, up to `limit` bytes.
+fn as_many_as_fit(sources: Vec<Arc<Segment>>, limit: u64) -> Vec<Arc<Segment>> {
+    let mut bytes = 0;
+    let fits = sources.into_iter().take_while(|source| {
+        let first = bytes == 0;
+        bytes += source.header.file_len;
+        first || bytes <= limit
+    });
+    fits.collect()
 }
