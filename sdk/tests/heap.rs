@@ -240,6 +240,15 @@ fn looking_allocates_nothing_and_a_sampler_in_the_middle_of_it_does_no_harm() {
 #[test]
 fn a_forked_child_goes_on_with_its_copy_of_the_heap() {
     let _guard = started(1);
+    // What the first fork allocates is out of the way: musl's fork has no unwind information, and
+    // what is found behind it may be a function that has returned.
+    // SAFETY: the child ends at once.
+    match unsafe { libc::fork() } {
+        // SAFETY: ends the child without destructors.
+        0 => unsafe { libc::_exit(0) },
+        // SAFETY: our own child.
+        child => unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) },
+    };
     let kept = keep_many(100, 1000);
     // SAFETY: the child allocates, looks and ends.
     match unsafe { libc::fork() } {
@@ -347,7 +356,7 @@ fn the_innermost_frame_is_the_programs_and_not_the_profilers() {
         let function = profile.functions[lines.last().unwrap().function.index()].name;
         let name = profile.strings.text(function);
         assert!(
-            !name.contains("pilotlight::heap") && !name.contains("__rust_"),
+            !name.contains("pilotlight::heap") && !name.contains("__rust_alloc"),
             "{name}"
         );
     }
@@ -391,14 +400,18 @@ fn the_probe_point_is_in_the_file_and_is_a_nop() {
     assert_eq!(file[in_file], 0x90);
 }
 
+#[cfg(not(target_feature = "crt-static"))]
 type Callback = extern "C" fn();
 
+#[cfg(not(target_feature = "crt-static"))]
 static KEPT: std::sync::Mutex<Vec<Vec<Vec<u8>>>> = std::sync::Mutex::new(Vec::new());
 
+#[cfg(not(target_feature = "crt-static"))]
 extern "C" fn keep_for_the_library() {
     KEPT.lock().unwrap().push(keep_many(3, 100));
 }
 
+#[cfg(not(target_feature = "crt-static"))]
 /// A library with a function that calls back; `None` without a C compiler.
 fn library_that_calls() -> Option<std::ffi::CString> {
     let folder = std::env::temp_dir().join(format!("pilotlight-heap-{}", std::process::id()));
@@ -464,4 +477,115 @@ fn stacks_through_a_library_that_is_closed_by_now_keep_their_names() {
     // The vector of vectors keeps its room.
     assert_eq!(sums(&heap(), "call_from_library")[2], 1);
     std::fs::remove_dir_all(std::path::Path::new(path).parent().unwrap()).unwrap();
+}
+
+/// Looked-at allocations inside a panic, a backtrace and the loader: what asks for a lock there, or
+/// allocates in the walk, hangs or recurses for ever.
+#[test]
+fn allocations_of_the_loader_and_of_panics_are_looked_at_without_harm() {
+    let _guard = started(1);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let rounds = AtomicU64::new(0);
+    let until_stop = |work: &(dyn Fn() + Sync)| {
+        while !stop.load(Ordering::Relaxed) {
+            work();
+            rounds.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until_stop(&|| {
+                let payload = Box::new(keep_many(3, 10));
+                let caught = std::panic::catch_unwind(|| std::panic::resume_unwind(payload));
+                assert!(caught.is_err());
+            })
+        });
+        scope.spawn(|| {
+            until_stop(&|| {
+                let trace = std::backtrace::Backtrace::force_capture();
+                drop(black_box(Box::new(trace)));
+            })
+        });
+        #[cfg(not(target_feature = "crt-static"))]
+        scope.spawn(|| {
+            until_stop(&|| {
+                // SAFETY: a library without a constructor that matters.
+                unsafe {
+                    let library = libc::dlopen(c"libanl.so.1".as_ptr(), libc::RTLD_NOW);
+                    drop(keep_many(3, 10));
+                    if !library.is_null() {
+                        libc::dlclose(library);
+                    }
+                }
+            })
+        });
+        std::thread::sleep(Duration::from_millis(1500));
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(rounds.load(Ordering::Relaxed) > 100);
+    assert_eq!(sums(&heap(), "heap::keep_many")[2], 0);
+}
+
+/// One of two ways down for each bit of `path`: as many stacks as paths.
+#[inline(never)]
+fn one_way(path: u32, depth: u32) -> Box<u64> {
+    match (depth, path & 1) {
+        (0, _) => black_box(Box::new(u64::from(path))),
+        (_, 0) => black_box(one_way(black_box(path >> 1), depth - 1)),
+        _ => black_box(other_way(black_box(path >> 1), depth - 1)),
+    }
+}
+
+#[inline(never)]
+fn other_way(path: u32, depth: u32) -> Box<u64> {
+    black_box(one_way(black_box(path), black_box(depth)))
+}
+
+fn resident_kib() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn more_stacks_than_fit_are_counted_in_bounded_memory() {
+    // The table stays full: other tests need it.
+    let own = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "fills_the_table_of_stacks", "--ignored"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&own.stdout);
+    assert!(own.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[test]
+#[ignore = "part of another"]
+fn fills_the_table_of_stacks() {
+    const STACKS: u32 = 100_000;
+    let _guard = started(1);
+    let profile = heap();
+    let over = |profile: &Profile| {
+        let [objects, bytes, ..] = sums(profile, "one_way");
+        let [more, more_bytes, ..] = sums(profile, "[over the memory budget]");
+        [objects + more, bytes + more_bytes]
+    };
+    let [objects, bytes] = over(&profile);
+    drop(profile);
+    let before = resident_kib();
+    for path in 0..STACKS {
+        drop(one_way(path, 17));
+    }
+    let grown = resident_kib() - before;
+    assert!(grown < 8 << 10, "{grown} KiB");
+    let profile = heap();
+    let [all, all_bytes] = over(&profile);
+    assert!(all - objects >= i64::from(STACKS), "{}", all - objects);
+    assert!(all_bytes - bytes >= 8 * i64::from(STACKS));
+    assert!(sums(&profile, "[over the memory budget]")[0] > 10_000);
+    let types = pilotlight::profile_types();
+    let ty = types.iter().find(|ty| ty.name == "heap").unwrap();
+    assert!(ty.cost.contains("found no room"), "{}", ty.cost);
 }
