@@ -67,7 +67,7 @@ impl Source for Heap {
         }
         let (bytes, refused) = heap::table_usage();
         let mut text = format!(
-            "about 1 ns an allocation, 1 µs one in {} KiB; {} looked at so far; stacks take {} KiB",
+            "about 1 ns an allocation, 0.3 µs one in {} KiB; {} looked at so far; stacks take {} KiB",
             heap::interval_bytes() >> 10,
             heap::samples(),
             bytes >> 10,
