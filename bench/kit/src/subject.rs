@@ -63,7 +63,7 @@ pub type Sender = Box<dyn Fn() + Send + Sync>;
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// The `main` of a measuring process: `handler DEPTH`, `start`, `record STACKS`, `report STACKS`, `work HZ MILLIS`
-/// (0 Hz: no profiler) or `accuracy HZ THREADS MILLIS`.
+/// (0 Hz: no profiler), `accuracy HZ THREADS MILLIS`, `bursts HZ`, `short HZ` or `busy HZ MILLIS`.
 pub fn run_subject<S: Subject>() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match dispatch::<S>(&words) {
@@ -86,7 +86,10 @@ fn dispatch<S: Subject>(words: &[String]) -> Outcome {
         Some("record") => record::<S>(number(1)? as usize),
         Some("work") => fixed_work::<S>(number(1)? as u32, number(2)?),
         Some("accuracy") => accuracy::<S>(number(1)? as u32, number(2)? as usize, number(3)?),
-        _ => Err("usage: handler DEPTH | start | record STACKS | report STACKS | work HZ MILLIS | accuracy HZ THREADS MILLIS".into()),
+        Some("bursts") => bursts::<S>(number(1)? as u32),
+        Some("short") => short_threads::<S>(number(1)? as u32),
+        Some("busy") => busy_threads::<S>(number(1)? as u32, number(2)?),
+        _ => Err("usage: bursts HZ | short HZ | busy HZ MILLIS | handler DEPTH | start | record STACKS | report STACKS | work HZ MILLIS | accuracy HZ THREADS MILLIS".into()),
     }
 }
 
@@ -274,4 +277,67 @@ fn burn(budget_ns: u64) -> u64 {
         black_box(work(200_000));
     }
     thread_cpu_ns()
+}
+
+/// Threads that work 30 µs and sleep half a millisecond.
+fn bursts<S: Subject>(frequency_hz: u32) -> Outcome {
+    let subject = S::start(frequency_hz, 1)?;
+    let before = process_cpu_ns();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..6_000 {
+                    let until = thread_cpu_ns() + 30_000;
+                    while thread_cpu_ns() < until {
+                        black_box(work(1_000));
+                    }
+                    thread::sleep(Duration::from_micros(500));
+                }
+            });
+        }
+    });
+    told_of(subject, process_cpu_ns() - before)
+}
+
+/// Threads that live for a millisecond.
+fn short_threads<S: Subject>(frequency_hz: u32) -> Outcome {
+    let subject = S::start(frequency_hz, 1)?;
+    let before = process_cpu_ns();
+    for _ in 0..3_000 {
+        thread::scope(|scope| drop(scope.spawn(|| burn(1_000_000))));
+    }
+    told_of(subject, process_cpu_ns() - before)
+}
+
+fn told_of<S: Subject>(mut subject: S, spent_ns: u64) -> Outcome {
+    subject.settle();
+    print("spent_ns", spent_ns as f64);
+    print("claimed_ns", subject.report()?.cpu_ns as f64);
+    Ok(())
+}
+
+/// CPU time of a fixed amount of work on 64 threads, and samples a second of it.
+fn busy_threads<S: Subject>(frequency_hz: u32, millis: u64) -> Outcome {
+    let mut subject = match frequency_hz {
+        0 => None,
+        frequency_hz => Some(S::start(frequency_hz, 1)?),
+    };
+    thread::sleep(Duration::from_millis(300));
+    let before = process_cpu_ns();
+    thread::scope(|scope| {
+        for _ in 0..64 {
+            scope.spawn(|| {
+                for _ in 0..millis {
+                    black_box(work(500_000));
+                }
+            });
+        }
+    });
+    let spent_ns = process_cpu_ns() - before;
+    print("cpu_ns", spent_ns as f64);
+    if let Some(subject) = &mut subject {
+        let claimed_ns = subject.report()?.cpu_ns;
+        print("claimed_ns", claimed_ns as f64);
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! `bench sdk`: our SDK beside pprof-rs with each of its unwinders, the same workloads in processes
 //! of their own (`pilotlight-bench-kit`'s `subject`).
 
+mod engines;
 mod heap;
 mod locks;
 mod tasks;
@@ -27,7 +28,9 @@ struct Subjects(Vec<Subject>);
 
 /// Prints the figures of the part, or of the named `groups` of it.
 pub fn run(groups: &[&str]) -> Outcome<()> {
-    const ALL: [&str; 5] = ["handler", "start", "report", "overhead", "accuracy"];
+    const ALL: [&str; 6] = [
+        "handler", "start", "report", "overhead", "accuracy", "engines",
+    ];
     /// Measured by programs of their own.
     const APART: [Apart; 4] = [
         ("await", tasks::run),
@@ -106,6 +109,7 @@ impl Subjects {
             }
             "start" => self.start(),
             "report" => self.report(),
+            "engines" => self.engines(),
             "overhead" => [97, 1_000].into_iter().try_for_each(|hz| self.overhead(hz)),
             _ => [97, 250, 1_000]
                 .into_iter()
