@@ -53,7 +53,9 @@ pub enum AfterFork {
     Off,
     /// It can be captured like its parent, with settings as they were: at once, by
     /// [`crate::capture`] or routes that it serves itself. The parent's listener stays the
-    /// parent's. Dropping the guard that the child inherited ends it.
+    /// parent's. Dropping the guard that the child inherited ends it. A child of glibc that was
+    /// forked while another thread loaded a library can never ask the loader: its captures end with
+    /// [`Error::Stalled`].
     Restart,
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -59,6 +59,10 @@ pub(crate) struct Engine {
     after_fork: AfterFork,
     /// The same in an engine of a parent and of its forked children.
     family: Arc<()>,
+    /// Made in a forked child: the loader may never answer there, when another thread of the parent was
+    /// loading a library at that moment (glibc keeps its lock as it was).
+    restarted: bool,
+    loader_answers: AtomicBool,
     /// A forked child has neither the thread nor whoever held the locks.
     process: u32,
 }
@@ -246,6 +250,8 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
         thread: Mutex::new(None),
         after_fork: config.after_fork,
         family: Arc::new(()),
+        restarted: false,
+        loader_answers: AtomicBool::new(false),
         process: std::process::id(),
     });
     if !publish(&engine) {
@@ -285,13 +291,16 @@ impl Engine {
             thread: Mutex::new(None),
             after_fork: self.after_fork,
             family: Arc::clone(&self.family),
+            restarted: true,
+            loader_answers: AtomicBool::new(false),
             process: std::process::id(),
         }
     }
 
     fn spawn(self: &Arc<Self>) -> Result<(), Error> {
         let mut background = Background::new(Arc::clone(self));
-        if modules_are_wanted() {
+        // In a child the parent's snapshot serves until then.
+        if modules_are_wanted() && !self.restarted {
             // Before the start returns: what follows has its stacks.
             background.refresh_modules();
         }
@@ -320,7 +329,9 @@ impl Engine {
         }
         lock(&self.state).stop = true;
         self.changed.notify_all();
-        if let Some(thread) = lock(&self.thread).take() {
+        // A thread that waits for the loader for ever has armed nothing; one that does not will end.
+        let ends = !self.restarted || self.loader_answers.load(Ordering::SeqCst);
+        if let Some(thread) = lock(&self.thread).take().filter(|_| ends) {
             let _ = thread.join();
         }
         #[cfg(feature = "lock-hooks")]
@@ -566,6 +577,7 @@ impl Background {
         // What was written so far belongs to the modules as they were.
         self.drain();
         let counts = loader_counts();
+        self.engine.loader_answers.store(true, Ordering::SeqCst);
         let last = self.generations.last().map(|last| &last.known[..]);
         let known = loaded(last.unwrap_or_default(), self.counts);
         let number = COUNTERS.snapshots.get() as u32 + 1;

@@ -29,6 +29,7 @@ pub const ELSEWHERE: [Elsewhere; 3] = [
             "--test=quiet_threads",
             "--test=stacks",
             "--test=storm",
+            "--test=storm_all",
         ],
     },
     Elsewhere {

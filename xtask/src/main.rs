@@ -155,6 +155,27 @@ fn storm() -> Result<(), String> {
         "MISS"
     };
     println!("FIGURE sdk/storm_signals_all_accounted value={delivered} goal=10000000 {verdict}");
+    storm_all(600)
+}
+
+/// Everything at once; fails by itself when it crashes, hangs or loses a signal.
+fn storm_all(seconds: u64) -> Result<(), String> {
+    let seconds_variable = format!("PILOTLIGHT_STORM_SECONDS={seconds}");
+    let test = [
+        "cargo",
+        "test",
+        "--release",
+        "-p",
+        "pilotlight",
+        "--test",
+        "storm_all",
+    ];
+    steps::run(
+        "env",
+        &[&[seconds_variable.as_str()][..], &test].concat(),
+        "",
+    )?;
+    println!("FIGURE sdk/storm_all_seconds value={seconds} goal=600 ok");
     Ok(())
 }
 
