@@ -95,8 +95,11 @@ fn contend(_: u64) {
     *count += 1;
 }
 
+/// A name, and what a thread does again and again.
+type Work = (&'static str, fn(u64));
+
 /// What each thread does, and how often it did.
-const WORK: [(&str, fn(u64)); 7] = [
+const WORK: [Work; 7] = [
     ("panics", panic_and_look_back),
     ("allocations", allocate),
     ("libraries", open_and_close),
