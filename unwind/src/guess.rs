@@ -5,8 +5,11 @@ use crate::rule::Kind;
 use crate::stack::Stack;
 use crate::walk::{End, Frame, Registers};
 
-/// Words of the stack that are looked through for a return address.
-const SCANNED: u64 = 512;
+/// Bounds of a stack may be older than the stack, and what lies behind its true end not be mapped. A
+/// walk by CFI stays where frames are; a guess reads the page that sp is on, and nothing else.
+fn same_page(sp: u64, address: u64) -> bool {
+    sp >> 12 == address >> 12
+}
 
 /// The caller of a frame whose code has no CFI.
 pub(crate) fn caller<S: Stack>(frame: &Frame, modules: &Modules, stack: &S) -> Result<Frame, End> {
@@ -21,7 +24,11 @@ pub(crate) fn caller<S: Stack>(frame: &Frame, modules: &Modules, stack: &S) -> R
     {
         return Ok(returned_to(frame, ip, frame.regs.sp));
     }
-    let by_frame_pointer = by_frame_pointer(frame, modules, stack);
+    let by_frame_pointer = match same_page(frame.regs.sp, frame.regs.bp.wrapping_add(8)) {
+        // Only a guess that bp is a frame pointer at all.
+        false if has_cfi && frame.regs.bp != 0 => Err(End::BadFramePointer),
+        _ => by_frame_pointer(frame, modules, stack),
+    };
     match by_frame_pointer {
         Err(End::Root | End::BadFramePointer) if has_cfi => {
             scan(frame, modules, stack).unwrap_or(by_frame_pointer)
@@ -68,10 +75,12 @@ fn by_frame_pointer<S: Stack>(frame: &Frame, modules: &Modules, stack: &S) -> Re
 }
 
 /// The nearest word that looks like a return address into code with CFI, whose own caller is there
-/// too. `Some(Err(Root))` when there is none up to the end of the stack, or far above code that was
-/// itself returned to: that is how a C library starts a thread. `None` when nothing can be said.
+/// too. `Some(Err(Root))` when there is none up to the end of the stack, or above code that was itself
+/// returned to: that is how a C library starts a thread. `None` when nothing can be said.
 fn scan<S: Stack>(frame: &Frame, modules: &Modules, stack: &S) -> Option<Result<Frame, End>> {
-    for at in (0..SCANNED).map(|n| frame.regs.sp.wrapping_add(n * 8)) {
+    let sp = frame.regs.sp;
+    let words = (0..512).map(|n| sp.wrapping_add(n * 8));
+    for at in words.take_while(|at| same_page(sp, *at)) {
         let Some(ip) = stack.word(at) else {
             return Some(Err(End::Root));
         };
@@ -94,8 +103,28 @@ fn is_caller<S: Stack>(found: &Frame, modules: &Modules, stack: &S) -> bool {
     ) {
         return false;
     }
-    match found.caller(&rule, modules, stack) {
+    // Every word that this caller's own rule reads.
+    let near = Near {
+        stack,
+        sp: found.regs.sp.wrapping_sub(8),
+    };
+    match found.caller(&rule, modules, &near) {
         Ok(next) => is_code(next.regs.ip, modules),
         Err(end) => end == End::Root,
+    }
+}
+
+/// The part of a stack that is on one page.
+struct Near<'a> {
+    /// Of any kind, or each would make one more kind.
+    stack: &'a dyn Stack,
+    sp: u64,
+}
+
+impl Stack for Near<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        same_page(self.sp, address)
+            .then(|| self.stack.word(address))
+            .flatten()
     }
 }
