@@ -203,7 +203,8 @@ fn a_thread_that_waits_can_be_cancelled() {
     // SAFETY: the pair outlives the thread; the two types differ in what may pass through them.
     unsafe {
         let start = std::mem::transmute::<Unwinding, Start>(wait);
-        let (mut thread, mut result) = (0, null_mut());
+        let mut thread: libc::pthread_t = std::mem::zeroed();
+        let mut result = null_mut();
         let argument = (&raw mut pair).cast();
         assert_eq!(
             libc::pthread_create(&mut thread, std::ptr::null(), start, argument),

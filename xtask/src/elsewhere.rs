@@ -26,6 +26,8 @@ pub const ELSEWHERE: [Elsewhere; 3] = [
             "--lib",
             "--test=heap",
             "--test=lifecycle",
+            "--test=lock_hooks",
+            "--test=locks",
             "--test=quiet_threads",
             "--test=stacks",
             "--test=storm",
