@@ -3,7 +3,8 @@
 //! Happens after a capture, on a thread of its own; files are mapped, not copied, what is read of them
 //! stays within a limit, and is forgotten when nobody captured for a while.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::Deref;
@@ -34,6 +35,11 @@ static ON: AtomicBool = AtomicBool::new(true);
 static LIMIT_BYTES: AtomicUsize = AtomicUsize::new(DEFAULT_BYTES);
 /// Something did not fit the memory since it was last emptied.
 static CUT: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Addresses that are counted already, on the thread of one profile.
+    static COUNTED: RefCell<HashSet<u64>> = RefCell::default();
+}
 
 static KNOWN: Lock<Option<Known>> = Lock::new(None);
 
@@ -120,7 +126,9 @@ pub(crate) fn frames(module: &Module, address: u64) -> Vec<Frame> {
     let refused = memory.refused();
     let frames = object.frames(address.wrapping_sub(module.base_avma));
     if memory.refused() != refused {
-        COUNTERS.names_over_memory.add(1);
+        // Of a profile, an address that is looked up again counts once.
+        let is_new = COUNTED.with_borrow_mut(|counted| counted.insert(address));
+        COUNTERS.names_over_memory.add(is_new.into());
         CUT.store(true, Ordering::Relaxed);
     }
     frames
