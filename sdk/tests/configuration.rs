@@ -39,6 +39,25 @@ fn environment_overrides_the_program_and_nonsense_is_refused() {
         refused.to_string(),
         "PILOTLIGHT_FREQUENCY_HZ is `fast`; it may be 1 to 10000"
     );
+    for (name, good, bad, expected) in [
+        (
+            "PILOTLIGHT_ENGINE",
+            "process-timer",
+            "itimer",
+            "auto, perf, timer or process-timer",
+        ),
+        (
+            "PILOTLIGHT_BUDGET_CPU_PERCENT",
+            "0.5",
+            "half",
+            "0.01 to 100",
+        ),
+        ("PILOTLIGHT_BUDGET_BYTES", "1000000", "1 MB", "bytes"),
+    ] {
+        drop(start_under(name, good).unwrap());
+        let refused = start_under(name, bad).unwrap_err().to_string();
+        assert_eq!(refused, format!("{name} is `{bad}`; it may be {expected}"));
+    }
     let refused = start_under("PILOTLIGHT_ENABLED", "perhaps").unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -63,6 +82,9 @@ fn settings_out_of_range_are_refused_before_anything_starts() {
         Config::new("test").max_depth(0),
         Config::new("test").max_depth(1025),
         Config::new("test").ring_bytes(100),
+        Config::new("test").budget_cpu_percent(0.0),
+        Config::new("test").budget_cpu_percent(f64::NAN),
+        Config::new("test").budget_cpu_percent(101.0),
     ] {
         let refused = config.no_listener().start().unwrap_err();
         assert!(matches!(refused, Error::Setting { .. }), "{refused}");
