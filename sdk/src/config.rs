@@ -108,7 +108,8 @@ impl Config {
         self
     }
 
-    /// What interrupts threads, first choice; see [`Engine`] for what it falls back to.
+    /// What interrupts threads, first choice; see [`Engine`] for what it falls back to, and for what
+    /// [`Engine::ProcessTimer`] asks of a program that calls `exec`.
     #[must_use]
     pub fn engine(mut self, engine: Engine) -> Config {
         self.engine = engine;

@@ -9,9 +9,9 @@
 use std::arch::global_asm;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use crate::fork::{Held, Lock};
 use crate::otel::ThreadRecord;
 use crate::spans::Entry;
 use crate::sys::own_tid;
@@ -139,16 +139,20 @@ impl Entered {
 }
 
 /// Where the words of threads are that ever had a context.
-static THREADS: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
+static THREADS: Lock<BTreeMap<i32, usize>> = Lock::new(BTreeMap::new());
 /// Beyond so many, those of threads that are gone are forgotten.
 const MAX_THREADS: usize = 65_536;
+
+/// Held around a fork.
+pub(crate) fn lock() -> &'static dyn Held {
+    &THREADS
+}
 
 impl ThreadWords {
     #[cold]
     fn register(&self) {
-        // A forked child may find the lock held by a thread that it does not have: then no waiting
-        // thread of it shows labels.
-        let Ok(mut threads) = THREADS.try_lock() else {
+        // Who finds it taken tries again with its next context.
+        let Some(mut threads) = THREADS.try_lock() else {
             return;
         };
         if threads.len() >= MAX_THREADS {
@@ -178,7 +182,7 @@ fn read(tid: i32, words: usize) -> Option<Context> {
 /// What another thread is doing, which waits.
 pub(crate) fn of_thread(tid: i32) -> Context {
     for _ in 0..100 {
-        if let Ok(threads) = THREADS.try_lock() {
+        if let Some(threads) = THREADS.try_lock() {
             let words = threads.get(&tid).copied();
             drop(threads);
             return words.and_then(|words| read(tid, words)).unwrap_or_default();

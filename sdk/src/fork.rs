@@ -8,9 +8,14 @@
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{
+    Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
 
-use crate::{context, engine, handler, http, labels, modules, otel, symbols, threads, types, wall};
+use crate::{
+    context, engine, handler, http, labels, lived, modules, otel, spans, symbols, threads, types,
+    wall,
+};
 
 /// A mutex that no forked child finds taken. To be listed in [`locks`].
 pub(crate) struct Lock<T: 'static> {
@@ -35,9 +40,46 @@ impl<T> Lock<T> {
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.mutex.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
 }
 
-/// [`Lock`] of any content.
+/// As [`Lock`], for what is mostly read.
+pub(crate) struct ReadMostly<T: 'static> {
+    lock: RwLock<T>,
+    /// While a fork is under way.
+    held: UnsafeCell<Option<RwLockWriteGuard<'static, T>>>,
+}
+
+// SAFETY: `held` is only used by the thread that forks, while it alone has the lock.
+unsafe impl<T: Send + Sync> Sync for ReadMostly<T> {}
+// SAFETY: `held` is filled only where the lock is borrowed for ever and so cannot be moved.
+unsafe impl<T: Send> Send for ReadMostly<T> {}
+
+impl<T> ReadMostly<T> {
+    pub(crate) const fn new(value: T) -> ReadMostly<T> {
+        ReadMostly {
+            lock: RwLock::new(value),
+            held: UnsafeCell::new(None),
+        }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.lock.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.lock.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One or more locks of any content.
 pub(crate) trait Held: Sync {
     fn hold(&'static self);
     fn give_back(&'static self);
@@ -56,15 +98,45 @@ impl<T: Send> Held for Lock<T> {
     }
 }
 
+impl<T: Send + Sync> Held for ReadMostly<T> {
+    fn hold(&'static self) {
+        let guard = self.write();
+        // SAFETY: nobody else has the lock.
+        unsafe { *self.held.get() = Some(guard) };
+    }
+
+    fn give_back(&'static self) {
+        // SAFETY: the lock is held, by `hold` in this thread; in a child, in its only thread.
+        drop(unsafe { (*self.held.get()).take() });
+    }
+}
+
+impl<H: Held, const N: usize> Held for [H; N] {
+    fn hold(&'static self) {
+        self.iter().for_each(Held::hold);
+    }
+
+    fn give_back(&'static self) {
+        self.iter().rev().for_each(Held::give_back);
+    }
+}
+
 /// Every lock of the process. None is ever taken under another one of them.
-fn locks() -> [&'static dyn Held; 9] {
+fn locks() -> [&'static dyn Held; 15] {
     let [modules, loader] = modules::locks();
+    let [span_tree, span_sites, live_tasks, span_waits] = spans::locks();
     [
+        context::lock(),
         http::stream::lock(),
         labels::lock(),
+        lived::lock(),
+        live_tasks,
         modules,
         loader,
         otel::process::lock(),
+        span_sites,
+        span_tree,
+        span_waits,
         symbols::lock(),
         threads::lock(),
         types::lock(),
@@ -72,7 +144,8 @@ fn locks() -> [&'static dyn Held; 9] {
     ]
 }
 
-/// Registers the callbacks, once.
+/// Registers the callbacks, once: before the first lock of the list is taken that a program may take
+/// without a start.
 pub(crate) fn watch() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -115,6 +188,7 @@ unsafe extern "C" fn child() {
     locks().iter().rev().for_each(|lock| lock.give_back());
     threads::forget_in_child();
     wall::forget_in_child();
+    spans::forget_in_child();
     context::forget_in_child();
     handler::forget_in_child();
     engine::forget_in_child();

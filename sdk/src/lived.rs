@@ -1,16 +1,23 @@
 //! Which modules were loaded when: what was recorded in a library that is closed by now still gets
 //! its names, and not those of a library that took its place.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use pilotlight_unwind::Module;
+
+use crate::fork::{Held, Lock};
 
 /// Bytes of unwind tables that closed modules may keep.
 const CLOSED_BYTES: usize = 2 << 20;
 /// Still loaded.
 const OPEN: u32 = u32::MAX;
 
-static LIVED: Mutex<Vec<Lived>> = Mutex::new(Vec::new());
+static LIVED: Lock<Vec<Lived>> = Lock::new(Vec::new());
+
+/// Held around a fork.
+pub(crate) fn lock() -> &'static dyn Held {
+    &LIVED
+}
 
 /// A module, and the first and last generation of snapshots that held it.
 #[derive(Clone, Debug)]
@@ -43,7 +50,7 @@ impl Lived {
 }
 
 fn lived() -> MutexGuard<'static, Vec<Lived>> {
-    LIVED.lock().unwrap_or_else(PoisonError::into_inner)
+    LIVED.lock()
 }
 
 /// A snapshot of this generation holds `loaded`.

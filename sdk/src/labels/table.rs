@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, MutexGuard, OnceLock};
 
 use super::Pair;
-use crate::fork::{Held, Lock};
+use crate::fork::{self, Held, Lock};
 use crate::stats::COUNTERS;
 
 /// Sets kept at most; their slots fit the low 16 bits of an id.
@@ -59,7 +59,10 @@ fn table() -> MutexGuard<'static, Table> {
 
 fn shared() -> &'static Lock<Table> {
     static TABLE: OnceLock<Lock<Table>> = OnceLock::new();
-    TABLE.get_or_init(|| Lock::new(Table::new()))
+    TABLE.get_or_init(|| {
+        fork::watch();
+        Lock::new(Table::new())
+    })
 }
 
 /// Held around a fork.

@@ -5,13 +5,14 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::marker::PhantomPinned;
 use std::ptr::null;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{Task, TaskState, nodes, waits};
 use crate::Labels;
 use crate::context::{self, Context};
+use crate::fork::{Held, Lock};
 
 /// Values of [`Entry::waits_since`] that are no time.
 const RUNNING: u64 = 0;
@@ -54,13 +55,27 @@ struct Shard {
 unsafe impl Send for Shard {}
 
 const SHARDS: usize = 16;
-static LIVE: [Mutex<Shard>; SHARDS] = [const { Mutex::new(Shard { first: null() }) }; SHARDS];
+static LIVE: [Lock<Shard>; SHARDS] = [const { Lock::new(Shard { first: null() }) }; SHARDS];
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+/// Entries below are those of a parent, and in no list.
+static FIRST_ID: AtomicU64 = AtomicU64::new(1);
 
 fn shard(id: u64) -> MutexGuard<'static, Shard> {
-    LIVE[id as usize % SHARDS]
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    LIVE[id as usize % SHARDS].lock()
+}
+
+/// Held around a fork.
+pub(super) fn lock() -> &'static dyn Held {
+    &LIVE
+}
+
+/// A forked child starts with an empty list: futures on stacks of threads that it does not have are
+/// nowhere any more.
+pub(crate) fn forget_in_child() {
+    FIRST_ID.store(NEXT_ID.load(Ordering::Relaxed), Ordering::Relaxed);
+    for shard in &LIVE {
+        shard.lock().first = null();
+    }
 }
 
 impl Entry {
@@ -121,6 +136,14 @@ impl Entry {
             return;
         }
         self.wait_ends();
+        // Not while others may find it in the list.
+        if id >= FIRST_ID.load(Ordering::Relaxed) {
+            self.unlink(id);
+        }
+        self.id.store(0, Ordering::Relaxed);
+    }
+
+    fn unlink(&self, id: u64) {
         let mut shard = shard(id);
         let (before, next) = (self.links.before.get(), self.links.next.get());
         // SAFETY: neighbours in the list, under its lock.
@@ -132,8 +155,6 @@ impl Entry {
         if let Some(next) = unsafe { next.as_ref() } {
             next.links.before.set(before);
         }
-        drop(shard);
-        self.id.store(0, Ordering::Relaxed);
     }
 
     /// A poll returned without an end, in the poll of `outer` if that is not null.

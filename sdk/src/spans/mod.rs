@@ -20,6 +20,8 @@
 //! one that waits. The first poll puts the future in the list of live tasks under a lock. 16,384
 //! different stacks are told apart, 64 spans deep; what does not fit is under `[overflow]` or counted
 //! at its caller.
+//!
+//! A forked child has the spans of the thread that forked, and lists the tasks that begin in it.
 
 mod entry;
 mod future;
@@ -31,6 +33,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::context::{self, Context, Entered as EnteredContext};
+use crate::fork::Held;
 
 pub(crate) use entry::Entry;
 pub use future::{SpanExt, Spanned};
@@ -79,6 +82,14 @@ pub enum TaskState {
     /// Not being polled, for so long; no time while `await` is off.
     Waiting(Option<Duration>),
 }
+
+/// Held around a fork.
+pub(crate) fn locks() -> [&'static dyn Held; 4] {
+    let [tree, sites] = nodes::locks();
+    [tree, sites, entry::lock(), waits::lock()]
+}
+
+pub(crate) use entry::forget_in_child;
 
 /// The live tasks: of futures that are nested, only the innermost. Oldest first.
 #[must_use]

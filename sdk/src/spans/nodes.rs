@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::panic::Location;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock};
 
 use super::Frame;
+use crate::fork::{self, Held, ReadMostly};
 use crate::stats::COUNTERS;
 
 /// Nodes at most, the root and `[overflow]` among them.
@@ -65,15 +66,16 @@ struct Tree {
     children: HashMap<(u32, usize), u32>,
 }
 
-fn tree() -> &'static RwLock<Tree> {
-    static TREE: OnceLock<RwLock<Tree>> = OnceLock::new();
+fn tree() -> &'static ReadMostly<Tree> {
+    static TREE: OnceLock<ReadMostly<Tree>> = OnceLock::new();
     TREE.get_or_init(|| {
+        fork::watch();
         let node = Node {
             parent: ROOT,
             depth: 0,
             site: &OVERFLOW_SITE,
         };
-        RwLock::new(Tree {
+        ReadMostly::new(Tree {
             nodes: vec![node; 2],
             children: HashMap::new(),
         })
@@ -82,12 +84,12 @@ fn tree() -> &'static RwLock<Tree> {
 
 fn child(parent: u32, site: &'static Site) -> u32 {
     let key = (parent, std::ptr::from_ref(site) as usize);
-    let read = tree().read().unwrap_or_else(PoisonError::into_inner);
+    let read = tree().read();
     if let Some(&node) = read.children.get(&key) {
         return node;
     }
     drop(read);
-    let mut tree = tree().write().unwrap_or_else(PoisonError::into_inner);
+    let mut tree = tree().write();
     let depth = tree.nodes[parent as usize].depth;
     if depth == MAX_DEPTH || parent == OVERFLOW {
         return parent;
@@ -110,7 +112,7 @@ fn child(parent: u32, site: &'static Site) -> u32 {
 
 /// The frames of a node, outermost first; none for the root.
 pub(crate) fn path(node: u32) -> Vec<Frame> {
-    let tree = tree().read().unwrap_or_else(PoisonError::into_inner);
+    let tree = tree().read();
     let mut frames = Vec::new();
     let mut at = node;
     while at != ROOT {
@@ -126,8 +128,7 @@ pub(crate) fn path(node: u32) -> Vec<Frame> {
 
 /// How many nodes there are.
 pub(super) fn count() -> usize {
-    let tree = tree().read().unwrap_or_else(PoisonError::into_inner);
-    tree.nodes.len()
+    tree().read().nodes.len()
 }
 
 /// The site of a name that is given where the program runs.
@@ -135,18 +136,30 @@ pub(super) fn site(name: &'static str, place: &'static Location<'static>) -> &'s
     site_at(name, place.file(), place.line())
 }
 
+type Sites = HashMap<(&'static str, &'static str, u32), &'static Site>;
+
+fn sites() -> &'static ReadMostly<Sites> {
+    static SITES: OnceLock<ReadMostly<Sites>> = OnceLock::new();
+    SITES.get_or_init(|| {
+        fork::watch();
+        ReadMostly::new(Sites::new())
+    })
+}
+
+/// Held around a fork.
+pub(super) fn locks() -> [&'static dyn Held; 2] {
+    [tree(), sites()]
+}
+
 /// The one site of this name at this place.
 pub(crate) fn site_at(name: &'static str, file: &'static str, line: u32) -> &'static Site {
-    type Sites = HashMap<(&'static str, &'static str, u32), &'static Site>;
-    static SITES: OnceLock<RwLock<Sites>> = OnceLock::new();
-    let sites = SITES.get_or_init(RwLock::default);
     let key = (name, file, line);
-    let read = sites.read().unwrap_or_else(PoisonError::into_inner);
+    let read = sites().read();
     if let Some(site) = read.get(&key) {
         return site;
     }
     drop(read);
-    let mut sites = sites.write().unwrap_or_else(PoisonError::into_inner);
+    let mut sites = sites().write();
     if sites.len() == MAX_NODES {
         return &OVERFLOW_SITE;
     }

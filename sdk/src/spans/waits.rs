@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::nodes::MAX_NODES;
 use crate::context;
+use crate::fork::{Held, Lock};
 
 const SHARDS: usize = 8;
 
@@ -14,8 +15,17 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 /// 2 MiB of address space, of which only what is used costs memory.
 static SUMS: OnceLock<Box<[AtomicU64]>> = OnceLock::new();
 
+/// Taken to make the sums, or a child could wait for a thread that it does not have.
+static MAKING: Lock<()> = Lock::new(());
+
+/// Held around a fork.
+pub(super) fn lock() -> &'static dyn Held {
+    &MAKING
+}
+
 pub(super) fn set_enabled(on: bool) {
     if on {
+        let _making = MAKING.lock();
         SUMS.get_or_init(|| crate::ring::zeros(SHARDS * MAX_NODES * 2));
     }
     ENABLED.store(on, Ordering::Release);

@@ -25,6 +25,10 @@ pub enum Engine {
     Timer,
     /// `ITIMER_PROF`, one timer for the process: shares of threads are rougher. It is left alone
     /// where the program uses it.
+    ///
+    /// The kernel keeps this timer when a process executes another program, which SIGPROF then ends: a
+    /// program that calls `exec` without a fork drops its [`Guard`](crate::Guard) before. The other
+    /// engines end with the program, and a forked child has no timer.
     ProcessTimer,
 }
 

@@ -2,7 +2,7 @@
 //! cost ten times what it costs elsewhere.
 
 use std::hint::black_box;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::perf::PerfEvent;
 use crate::slots::{NOBODY, TOKEN};
@@ -18,14 +18,28 @@ const TICK_NS: u64 = 1_000;
 
 /// A sample of `frames` by a thread's timer, nanoseconds.
 pub(super) fn by_timer_ns(frames: u64) -> u64 {
-    static SIGNAL_NS: OnceLock<u64> = OnceLock::new();
-    TICK_NS + SIGNAL_NS.get_or_init(signal_ns) + work_ns(frames)
+    static SIGNAL_NS: AtomicU64 = AtomicU64::new(UNKNOWN);
+    TICK_NS + once(&SIGNAL_NS, signal_ns) + work_ns(frames)
 }
 
 /// A sample of `frames` by a perf event, nanoseconds.
 pub(super) fn by_perf_ns(frames: u64) -> u64 {
-    static EVENT_NS: OnceLock<u64> = OnceLock::new();
-    EVENT_NS.get_or_init(event_ns) + work_ns(frames)
+    static EVENT_NS: AtomicU64 = AtomicU64::new(UNKNOWN);
+    once(&EVENT_NS, event_ns) + work_ns(frames)
+}
+
+const UNKNOWN: u64 = u64::MAX;
+
+/// Without a lock, which a forked child could find taken: at worst two threads measure.
+fn once(known: &AtomicU64, measure: fn() -> u64) -> u64 {
+    match known.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let measured = measure();
+            known.store(measured, Ordering::Relaxed);
+            measured
+        }
+        known => known,
+    }
 }
 
 fn work_ns(frames: u64) -> u64 {

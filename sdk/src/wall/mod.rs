@@ -146,6 +146,7 @@ pub(crate) fn lock() -> &'static dyn Held {
 /// A forked child has no sampler, and its timers are the parent's.
 pub(crate) fn forget_in_child() {
     RUNS.store(false, Ordering::SeqCst);
+    stacks::forget_in_child();
     std::mem::forget(sampler().take());
 }
 

@@ -1,6 +1,7 @@
 //! The stacks of all threads at this moment.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::dump;
 use super::look::{self, Found, Looker};
@@ -28,8 +29,7 @@ pub(crate) struct ThreadStack {
 /// # Errors
 /// When pilotlight does not run in this process.
 pub(crate) fn all() -> Result<Vec<ThreadStack>, Error> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::take();
     // Handlers answer, and know the modules as they are.
     let _armed = Capture::of(Sampled::Stacks)?;
     let known = crate::modules::current();
@@ -42,6 +42,31 @@ pub(crate) fn all() -> Result<Vec<ThreadStack>, Error> {
     ask_running(&mut threads);
     threads.sort_by_key(|thread| thread.tid);
     Ok(threads)
+}
+
+/// One caller at a time. Not held around a fork, which would wait for all that is done in a turn.
+struct Turn(());
+
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+impl Turn {
+    fn take() -> Turn {
+        while TAKEN.swap(true, Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Turn(())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        TAKEN.store(false, Ordering::Release);
+    }
+}
+
+/// In a forked child: whose turn it was is not there any more.
+pub(super) fn forget_in_child() {
+    TAKEN.store(false, Ordering::Relaxed);
 }
 
 fn tids() -> Vec<i32> {

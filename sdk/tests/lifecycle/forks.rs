@@ -4,9 +4,11 @@ use std::ffi::CString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::ptr::null;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 
-use pilotlight::{AfterFork, Capture, Config};
+use pilotlight::spans::tasks;
+use pilotlight::{AfterFork, Capture, Config, Engine, Labels, SpanExt, spans};
 
 use super::common::{burn, profile_of, start};
 use super::threads;
@@ -128,14 +130,100 @@ fn children_can_capture_while_threads_of_the_parent_hold_what_the_sampler_locks(
     });
 }
 
+/// Names that no other call gave, so that each makes a site and a node.
+fn fresh_names() -> impl Iterator<Item = &'static str> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    std::iter::repeat_with(|| {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        &*Box::leak(format!("span {number}").into_boxed_str())
+    })
+}
+
+/// Polls a spanned future once and drops it.
+fn poll_a_span(name: &'static str) {
+    let mut future = Box::pin(std::future::pending::<()>().span(name));
+    let mut task = Context::from_waker(Waker::noop());
+    assert!(future.as_mut().poll(&mut task).is_pending());
+}
+
+/// Whether spans, tasks and labels work here.
+fn spans_work() -> bool {
+    let mut names = fresh_names();
+    let spans: Vec<_> = names.by_ref().take(20).map(spans::enter).collect();
+    // One, where the parent has as many stacks as there may be.
+    let has_spans = matches!(spans::current().len(), 1 | 20);
+    names.take(40).for_each(poll_a_span);
+    let labels = Labels::new(&[("child", &std::process::id())]);
+    let _entered = labels.enter();
+    drop(spans);
+    has_spans && tasks().is_empty()
+}
+
+#[test]
+fn children_have_spans_while_threads_of_the_parent_enter_and_drop_theirs() {
+    // Nothing was started: a program may have spans and no sampler.
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut names = fresh_names();
+                while !stop.load(Ordering::Relaxed) {
+                    let name = names.next().unwrap();
+                    let _span = spans::enter(name);
+                    poll_a_span(name);
+                    drop(tasks());
+                }
+            });
+        }
+        // The first that fails is the last: it may have taken its 20 seconds.
+        let failed = (0..50)
+            .map(|_| forked(|| i32::from(spans_work())))
+            .find(|&status| status != 1 << 8);
+        stop.store(true, Ordering::Relaxed);
+        exited_with(failed.unwrap_or(1 << 8), 1);
+    });
+}
+
+#[test]
+fn a_child_lists_its_own_tasks_and_ends_those_it_has_from_its_parent() {
+    let mut task = Context::from_waker(Waker::noop());
+    let mut older: Vec<_> = (0..40)
+        .map(|_| Box::pin(std::future::pending::<()>().span("older")))
+        .collect();
+    for future in &mut older {
+        assert!(future.as_mut().poll(&mut task).is_pending());
+    }
+    assert_eq!(tasks().len(), 40);
+    let status = forked(|| {
+        let forgotten = tasks().is_empty();
+        let mut own = Box::pin(std::future::pending::<()>().span("own"));
+        let pending = own.as_mut().poll(&mut task).is_pending();
+        let still = older[0].as_mut().poll(&mut task).is_pending();
+        // The child's copies: none of them is in a list.
+        older.drain(..).for_each(drop);
+        let names: Vec<_> = tasks().iter().map(|task| task.stack[0].name).collect();
+        i32::from(forgotten && pending && still && names == ["own"])
+    });
+    exited_with(status, 1);
+    assert_eq!(tasks().len(), 40);
+}
+
 /// Part of the next test, which starts it: a program that is replaced by another while sampled.
 #[test]
 #[ignore = "started by another test"]
 fn replaced_while_sampled() {
-    let _guard = start(1000);
+    let config = Config::new("replaced").no_listener().frequency_hz(1000);
+    let by_process_timer = std::env::var_os("BY_PROCESS_TIMER").is_some();
+    let config = match by_process_timer {
+        true => config.engine(Engine::ProcessTimer),
+        false => config,
+    };
+    let guard = config.start().unwrap();
     let _capture = Capture::begin().unwrap();
     std::thread::spawn(|| burn(10_000_000_000));
     burn(100_000_000);
+    // The one engine that survives: its documentation asks for this.
+    let _guard = (!by_process_timer).then_some(guard);
     let arguments = [
         "sh",
         "-c",
@@ -151,7 +239,19 @@ fn replaced_while_sampled() {
 
 #[test]
 fn a_program_that_takes_our_place_by_exec_inherits_no_timer_and_no_mask() {
+    the_program_after_has_no_signal(false);
+}
+
+#[test]
+fn a_program_that_takes_our_place_lives_when_the_guard_of_a_process_timer_was_dropped() {
+    the_program_after_has_no_signal(true);
+}
+
+fn the_program_after_has_no_signal(by_process_timer: bool) {
     let mut command = Command::new(std::env::current_exe().unwrap());
+    if by_process_timer {
+        command.env("BY_PROCESS_TIMER", "1");
+    }
     command.args([
         "--exact",
         "forks::replaced_while_sampled",
