@@ -93,6 +93,7 @@
 compile_error!("pilotlight runs on Linux, x86_64 or aarch64, with glibc or musl so far");
 
 mod aggregate;
+mod atomics;
 #[cfg(feature = "axum")]
 pub mod axum;
 mod capture;

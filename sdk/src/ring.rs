@@ -6,8 +6,7 @@
 //! ring of records waits so; then writers fail, their samples are counted as `ring_full`, and their
 //! CPU time is in profiles under `[dropped samples]`. When the writer goes on, all is read.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
+use crate::atomics::{AtomicU64, AtomicUsize, Ordering, zeros};
 use crate::context::Context;
 use crate::kind::Record;
 use crate::otel::TraceContext;
@@ -69,17 +68,14 @@ pub(crate) struct Ring {
     tail: AtomicUsize,
 }
 
-/// Straight from the allocator's zero pages, which cost memory once they are written.
-pub(crate) fn zeros(count: usize) -> Box<[AtomicU64]> {
-    let words = Box::into_raw(vec![0u64; count].into_boxed_slice());
-    // SAFETY: `AtomicU64` has the size, alignment and values of `u64`, and nobody else has the box.
-    unsafe { Box::from_raw(words as *mut [AtomicU64]) }
-}
-
 impl Ring {
     /// A ring of `bytes`, rounded up to a power of two.
     pub(crate) fn new(bytes: usize) -> Ring {
-        let count = (bytes / 8).next_power_of_two().max(4096);
+        Ring::of_words((bytes / 8).next_power_of_two().max(4096))
+    }
+
+    /// A ring of a power of two words.
+    pub(crate) fn of_words(count: usize) -> Ring {
         Ring {
             words: zeros(count),
             head: AtomicUsize::new(0),
@@ -125,6 +121,11 @@ impl Ring {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             let used = head.wrapping_sub(self.tail.load(Ordering::Acquire));
+            if used.cast_signed() < 0 {
+                // Others wrote since `head` was looked at, and the reader is past it already.
+                head = self.head.load(Ordering::Relaxed);
+                continue;
+            }
             if used + length > self.words.len() {
                 return None;
             }

@@ -1,5 +1,5 @@
 //! The SDK's tests on other C libraries and processors than the machine's own, and over allocators
-//! that are C builds.
+//! that are C builds, and under a model checker.
 
 use crate::runner::{Test, test_binaries, tests_in};
 use crate::tools;
@@ -14,8 +14,8 @@ pub struct Elsewhere {
     which: &'static [&'static str],
 }
 
-/// A program that holds musl, aarch64 by emulation, and jemalloc's own profile.
-pub const ELSEWHERE: [Elsewhere; 3] = [
+/// A program that holds musl, aarch64 by emulation, jemalloc's own profile, and the model checker.
+pub const ELSEWHERE: [Elsewhere; 4] = [
     Elsewhere {
         name: "musl",
         target: "x86_64-unknown-linux-musl",
@@ -53,6 +53,15 @@ pub const ELSEWHERE: [Elsewhere; 3] = [
         which: &[
             "--manifest-path=bench/peers/alloc/Cargo.toml",
             "--target-dir=target/bench/alloc",
+        ],
+    },
+    Elsewhere {
+        name: "loom",
+        target: "x86_64-unknown-linux-gnu",
+        emulator: None,
+        which: &[
+            "--manifest-path=sdk/loom/Cargo.toml",
+            "--target-dir=target/loom",
         ],
     },
 ];

@@ -26,7 +26,7 @@ pub(super) fn lock() -> &'static dyn Held {
 pub(super) fn set_enabled(on: bool) {
     if on {
         let _making = MAKING.lock();
-        SUMS.get_or_init(|| crate::ring::zeros(SHARDS * MAX_NODES * 2));
+        SUMS.get_or_init(|| crate::atomics::zeros(SHARDS * MAX_NODES * 2));
     }
     ENABLED.store(on, Ordering::Release);
 }
