@@ -22,6 +22,7 @@ usage: cargo xtask COMMAND
   bench PART [ARGS]   figures beside the peers: profile, unwind, sdk, storm, server, store, ui, build
   ui                  rebuild ui/dist from ui/web
   fuzz [SECONDS]      every fuzz target for SECONDS (default 60)
+  miri                the ring's unit tests under miri, which sees undefined behaviour
   deps-budget         the SDK's default dependency tree against its budget
   tools               which tools the tests need and which are here";
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         "bench" => bench(rest),
         "ui" => generated::build_ui(),
         "fuzz" => fuzz(rest.first().map_or("60", String::as_str)),
+        "miri" => miri(),
         "deps-budget" => budget::check(),
         "tools" => tools::ensure(false).map(|()| tools::python_engines()),
         _ => Err(USAGE.to_string()),
@@ -88,6 +90,20 @@ fn ci() -> Result<(), String> {
     fuzz("60")?;
     eprintln!("checks took {} s", started.elapsed().as_secs());
     test(None)
+}
+
+/// Not a part of `ci`: it needs a nightly toolchain, and interprets what it runs.
+fn miri() -> Result<(), String> {
+    tools::miri_ready()?;
+    let what = ["-p", "pilotlight", "--no-default-features", "--lib"];
+    let tests = [
+        "--target-dir=target/miri",
+        "--",
+        "ring::tests::a_record",
+        "ring::tests::context",
+        "kind::",
+    ];
+    steps::cargo(&[&["+nightly", "miri", "test"], &what[..], &tests].concat())
 }
 
 /// The SDK compiles for aarch64; that needs no linker.

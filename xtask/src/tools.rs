@@ -232,6 +232,14 @@ pub fn fuzz_ready() -> Result<(), String> {
     Ok(())
 }
 
+/// Otherwise what to install.
+pub fn miri_ready() -> Result<(), String> {
+    if works("cargo", &["+nightly", "miri", "--version"]) {
+        return Ok(());
+    }
+    Err("miri is missing: run `rustup toolchain install nightly --component miri,rust-src`".into())
+}
+
 /// The S3 server of the tests: a Go module, Apache-2.0, that honours create-only puts.
 pub fn build_object_store() -> Result<(), String> {
     const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
