@@ -24,6 +24,8 @@ pub enum Verb {
     Query(Query),
     /// Send a pprof file to a server
     Push(Push),
+    /// Reads all data once and names what is damaged; the server must not run
+    Verify(Verify),
 }
 
 #[derive(Debug, Args)]
@@ -45,6 +47,15 @@ pub struct Server {
     /// Set the index aside and build it again from the segments
     #[arg(long)]
     pub rebuild_index: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Only its section `server` is used
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: Place,
 }
 
 #[derive(Debug, Args)]
@@ -94,7 +105,16 @@ pub struct Query {
     /// End
     #[arg(long, default_value = "now")]
     pub until: String,
-    /// Rows of top
+    /// diff: selector of the base, such as '{version="1"}'
+    #[arg(long, default_value = "")]
+    pub base_q: String,
+    /// diff: start of the base
+    #[arg(long, default_value = "")]
+    pub base_from: String,
+    /// diff: end of the base
+    #[arg(long, default_value = "")]
+    pub base_until: String,
+    /// Rows of top and diff
     #[arg(long, default_value_t = 20)]
     pub limit: usize,
     /// tree: leave out what is below this share, in percent
@@ -111,6 +131,8 @@ pub enum View {
     Top,
     /// The call tree
     Tree,
+    /// Functions whose share changed against the base; `*` marks what is more than chance
+    Diff,
 }
 
 #[derive(Debug, Args)]

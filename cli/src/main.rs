@@ -14,6 +14,7 @@ mod server;
 mod stop;
 mod text;
 mod up;
+mod verify;
 
 use args::{Arguments, Verb};
 use clap::Parser;
@@ -45,5 +46,6 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Scrape(arguments) => scrape::run(arguments).await,
         Verb::Query(arguments) => query::run(arguments).await,
         Verb::Push(arguments) => push::run(arguments).await,
+        Verb::Verify(arguments) => verify::run(arguments).await,
     }
 }

@@ -1,4 +1,4 @@
-//! `pilotlight query`: top and tree of a server, in text.
+//! `pilotlight query`: top, tree and diff of a server, in text.
 
 use crate::api::Api;
 use crate::args::{self, View};
@@ -21,6 +21,15 @@ pub async fn run(arguments: args::Query) -> Result<(), Failure> {
             "/api/v1/top"
         }
         View::Tree => "/api/v1/tree.json",
+        View::Diff => {
+            pairs.push(("limit", limit.as_str()));
+            pairs.extend([
+                ("base_q", arguments.base_q.as_str()),
+                ("base_from", arguments.base_from.as_str()),
+                ("base_until", arguments.base_until.as_str()),
+            ]);
+            "/api/v1/diff/top"
+        }
     };
     let answer = api.get(path, &pairs).await?;
     if arguments.json {
@@ -30,11 +39,42 @@ pub async fn run(arguments: args::Query) -> Result<(), Failure> {
     let lines = match arguments.view {
         View::Top => top(&answer),
         View::Tree => tree(&answer, arguments.min_percent),
+        View::Diff => diff(&answer),
     };
     for line in lines {
         text::data(&line);
     }
     Ok(())
+}
+
+/// The rows of `/api/v1/diff/top`: share before, share now, change, and whether it is more than chance.
+fn diff(answer: &Value) -> Vec<String> {
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let (base, now) = (number(&answer["base_total"]), number(&answer["total"]));
+    let unit = answer["unit"].as_str().unwrap_or_default();
+    let events = |key: &str| answer[key].as_u64().unwrap_or(0);
+    let mut lines = vec![
+        format!(
+            "base {} ({} events)  now {} ({} events)",
+            text::value(base, unit),
+            events("base_events"),
+            text::value(now, unit),
+            events("events")
+        ),
+        format!("{:>7}  {:>7}  {:>8}     function", "base", "now", "change"),
+    ];
+    for row in answer["rows"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "{}  {}  {:>+7.1}%  {}  {}",
+            percent(number(&row["base_total"]), base),
+            percent(number(&row["total"]), now),
+            number(&row["share_change"]) * 100.0,
+            if row["real"] == true { "*" } else { " " },
+            row["name"].as_str().unwrap_or_default()
+        ));
+    }
+    lines.push("* more than chance (p < 0.001)".to_owned());
+    lines
 }
 
 /// The rows of `/api/v1/top`, in percent.

@@ -7,10 +7,16 @@ use common::{PATIENCE, Running, run, text};
 use pilotlight_profile::{LabelSetId, ProfileBuilder};
 use pilotlight_tests::process::Scratch;
 use pilotlight_tests::{free_port, http, wait_for};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `main` 1 s itself, `hot` below it 3 s.
 fn profile() -> Vec<u8> {
+    profile_of(1, 3)
+}
+
+/// Seconds in `main` itself and in `hot` below it.
+fn profile_of(main_s: i64, hot_s: i64) -> Vec<u8> {
     let mut builder = ProfileBuilder::new();
     builder.sample_type("cpu", "nanoseconds");
     builder.period("cpu", "nanoseconds", 10_000_000);
@@ -25,8 +31,8 @@ fn profile() -> Vec<u8> {
         builder.location(None, 0, &[(function, 1)])
     });
     for (frames, value) in [
-        (&[main][..], 1_000_000_000),
-        (&[hot, main][..], 3_000_000_000),
+        (&[main][..], main_s * 1_000_000_000),
+        (&[hot, main][..], hot_s * 1_000_000_000),
     ] {
         let stack = builder.stack(frames);
         builder.sample(stack, LabelSetId::default(), &[value]);
@@ -74,6 +80,18 @@ fn a_pushed_file_is_queried_as_top_tree_and_json() {
     );
     assert!(ask(&["query", "top", "--json"]).contains("\"total\":4000000000"));
 
+    std::fs::write(scratch.path().join("later.pb.gz"), profile_of(3, 1)).unwrap();
+    ask(&["push", "later.pb.gz", "--service", "later"]);
+    let (q, base) = ("{service_name=\"later\"}", "{service_name=\"filed\"}");
+    let diff = ask(&["query", "diff", "--q", q, "--base-q", base]);
+    assert_eq!(
+        diff,
+        "base 4.00 s (2 events)  now 4.00 s (2 events)\n   base      now    change     function\n \
+         75.0 %   25.0 %    -50.0%     hot\n100.0 %  100.0 %     +0.0%     main\n\
+         * more than chance (p < 0.001)\n",
+        "two samples on each side prove nothing"
+    );
+
     let output = run(
         scratch.path(),
         &["query", "top", "--type", "nope", "--server", &server],
@@ -86,6 +104,30 @@ fn a_pushed_file_is_queried_as_top_tree_and_json() {
     );
     let (output, _) = running.stop("-TERM");
     assert!(output.status.success());
+    a_flipped_bit_is_found(scratch.path());
+}
+
+fn a_flipped_bit_is_found(folder: &Path) {
+    let verify = || run(folder, &["verify", "--data", "d"]);
+    let sound = verify();
+    let said = text(&sound.stdout);
+    assert!(sound.status.success(), "{said}");
+    assert!(said.contains("2 profiles, 4 samples"), "{said}");
+    let segment = std::fs::read_dir(folder.join("d/segments"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .max()
+        .unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let broken = verify();
+    let said = text(&broken.stdout);
+    assert_eq!(broken.status.code(), Some(1), "{said}");
+    let name = segment.file_name().unwrap().to_string_lossy().into_owned();
+    assert!(said.contains(&format!("damaged     {name}: ")), "{said}");
+    assert!(said.contains("1 profiles, 2 samples"), "{said}");
 }
 
 #[test]

@@ -45,6 +45,7 @@ mod query;
 pub mod segment;
 mod server;
 mod store;
+mod verify;
 
 pub use config::{Config, Error};
 pub use pilotlight_profile::Limits;
@@ -59,3 +60,4 @@ pub use store::load::LoadError;
 pub use store::maintain::Maintenance;
 #[cfg(feature = "s3")]
 pub use store::objects::{ObjectDisk, S3};
+pub use verify::{Verified, verify};

@@ -129,7 +129,8 @@ impl Running {
     }
 }
 
-async fn disk(config: &Config) -> Result<Arc<dyn Disk>, Error> {
+/// Where the data is.
+pub async fn disk(config: &Config) -> Result<Arc<dyn Disk>, Error> {
     if let Some(disk) = &config.disk {
         return Ok(disk.clone());
     }
@@ -153,7 +154,8 @@ async fn disk(config: &Config) -> Result<Arc<dyn Disk>, Error> {
     }
 }
 
-fn lock_folder(folder: &Path) -> Result<File, Error> {
+/// One process at a time.
+pub fn lock_folder(folder: &Path) -> Result<File, Error> {
     let failed = |cause| Error::DataDir {
         folder: folder.to_owned(),
         cause,

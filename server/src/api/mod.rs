@@ -89,6 +89,8 @@ pub fn router(app: Arc<App>, extra: Option<Router>) -> Router {
         .merge(pyroscope::router())
         .route("/metrics", get(status::metrics))
         .route("/ready", get(status::ready))
+        .route("/readyz", get(status::ready))
+        .route("/healthz", get(status::healthy))
         .fallback(ui::asset)
         .method_not_allowed_fallback(error::wrong_method)
         .with_state(app.clone());

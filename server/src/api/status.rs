@@ -13,7 +13,7 @@ use super::{ApiError, App};
 use crate::metrics::{Text, counters};
 use crate::store::catalog::Segment;
 
-/// `GET /ready`: 200 once earlier data is readable and pushes are taken.
+/// `GET /ready` and `/readyz`: 200 once earlier data is readable and pushes are taken.
 pub async fn ready(State(app): State<Arc<App>>) -> Response {
     if app.progress.done.load(Relaxed) {
         return Json(json!({ "ready": true })).into_response();
@@ -25,6 +25,11 @@ pub async fn ready(State(app): State<Arc<App>>) -> Response {
         Json(body),
     )
         .into_response()
+}
+
+/// `GET /healthz`: 200 as long as the process answers.
+pub async fn healthy() -> Json<Value> {
+    Json(json!({ "healthy": true }))
 }
 
 /// `GET /api/v1/targets`.
