@@ -210,7 +210,7 @@ impl MappedFile {
                 0,
             )
         };
-        (start != libc::MAP_FAILED).then_some(MappedFile { start, length })
+        (start != libc::MAP_FAILED).then(|| MappedFile { start, length })
     }
 }
 

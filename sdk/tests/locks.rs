@@ -195,18 +195,26 @@ fn waits_for_locks_of_std_parking_lot_and_pthreads_are_timed() {
         c.lock();
         Held(&c)
     };
-    let timed = if PTHREADS_ARE_TIMED { 3 } else { 2 };
-    let all = [
-        counted(|| contended(|| own.lock().unwrap(), || drop(own.lock().unwrap()))),
-        counted(|| contended(|| lot.lock(), || drop(lot.lock()))),
-        counted(|| contended(hold_c, || drop(hold_c()))),
-    ];
-    for (waits, seen, expected) in all.into_iter().take(timed) {
-        println!("{waits} waits");
+    let of_own = || counted(|| contended(|| own.lock().unwrap(), || drop(own.lock().unwrap())));
+    let of_lot = || counted(|| contended(|| lot.lock(), || drop(lot.lock())));
+    let of_c = || counted(|| contended(hold_c, || drop(hold_c())));
+    timed_as_measured(of_own);
+    timed_as_measured(of_lot);
+    if PTHREADS_ARE_TIMED {
+        timed_as_measured(of_c);
+    }
+}
+
+/// A lock spins before it waits, and on a busy machine a yield takes long: that is no wait, so some
+/// tries may be off.
+fn timed_as_measured(mut once: impl FnMut() -> (u64, u64, u64)) {
+    let is_close = |(waits, seen, expected): (u64, u64, u64)| {
+        println!("{waits} waits, {seen} of {expected}");
         assert!(waits >= u64::from(ROUNDS));
         assert!(expected > u64::from(ROUNDS) * HOLD.as_nanos() as u64 / 2);
-        assert_close(seen, expected);
-    }
+        seen.abs_diff(expected) * 20 <= expected
+    };
+    assert!((0..5).any(|_| is_close(once())), "within 5 %");
 }
 
 #[inline(never)]

@@ -45,7 +45,8 @@ impl ScratchPool {
         (0..BUFFERS).find_map(|step| {
             let buffer = &self.buffers[(hint + step) % BUFFERS];
             let taken = buffer.taken.swap(true, Ordering::SeqCst);
-            (!taken).then_some(Scratch(buffer))
+            // Made only when it is ours: dropping one gives the buffer back, whoever has it.
+            (!taken).then(|| Scratch(buffer))
         })
     }
 
@@ -84,5 +85,28 @@ impl Scratch<'_> {
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
         self.0.taken.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looking_for_a_buffer_gives_nobody_elses_back() {
+        static POOL: ScratchPool = ScratchPool::new();
+        let held: Vec<_> = (0..BUFFERS).map(|_| POOL.acquire(7).unwrap()).collect();
+        let mut distinct: Vec<*const Buffer> = held.iter().map(|held| held.0 as *const _).collect();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(distinct.len(), BUFFERS);
+        assert!((0..BUFFERS).all(|hint| POOL.acquire(hint).is_none()));
+        assert!(
+            POOL.buffers
+                .iter()
+                .all(|buffer| buffer.taken.load(Ordering::SeqCst))
+        );
+        drop(held);
+        assert!(POOL.each_was_free());
     }
 }

@@ -37,7 +37,8 @@ impl Timer {
         let clock = clock_of(tid);
         // SAFETY: the kernel reads `event` and writes `id`.
         let made = unsafe { libc::syscall(libc::SYS_timer_create, clock, &event, &mut id) };
-        (made == 0).then_some(Timer { id })
+        // Made only when there is one: dropping it deletes the timer of that id, whoever has it.
+        (made == 0).then(|| Timer { id })
     }
 
     /// Fires first after `first_ns` of the thread's CPU time, then every `period_ns`; once when
@@ -120,4 +121,18 @@ pub(crate) fn ticks_per_second() -> u64 {
     // SAFETY: filled.
     let tick_ns = unsafe { time.assume_init() }.tv_nsec.max(1);
     (1_000_000_000 / tick_ns) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_timer_deletes_nobody_elses() {
+        // The first timer of a process has the id 0.
+        let own = Timer::create(sys::own_tid(), 0).unwrap();
+        let nobody = 4_194_303;
+        assert!((0..4).all(|_| Timer::create(nobody, 0).is_none()));
+        assert!(own.set(1_000_000_000, 0), "it is still there");
+    }
 }
