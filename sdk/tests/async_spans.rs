@@ -87,7 +87,8 @@ fn each_logical_stack_shows_how_long_its_requests_wait() {
         assert!(price_ns >= 20 * 50 * MS, "{price_ns}");
         let (waits, stock_ns) = row(&rows, "request;stock");
         assert_eq!(waits, 20);
-        assert!(price_ns + stock_ns >= 20 * 170 * MS, "{rows:?}");
+        // What passes inside a poll is no wait.
+        assert!(price_ns + stock_ns >= 20 * 170 * MS * 95 / 100, "{rows:?}");
         assert!(price_ns + stock_ns <= 20 * most, "{rows:?} in {most}");
         assert!(
             rows.iter().all(|row| row.0 != "request"),

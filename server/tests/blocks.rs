@@ -202,6 +202,8 @@ fn answers_stay_equal_with_roll_ups_and_go_on_from_them_when_the_samples_are_gon
     server.stop();
     let rules = Maintenance {
         roll_ups: vec![(1, Duration::from_secs(20)), (1, Duration::from_secs(40))],
+        // Of one span, also when five minutes end during the test.
+        spans: [Duration::from_secs(86_400); 3],
         ..busy_maintenance()
     };
     let mut rolling = config(folder.path());
