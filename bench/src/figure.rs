@@ -38,6 +38,19 @@ pub struct Figure<'a> {
 }
 
 impl Figure<'_> {
+    /// Prints the figure `part/name`.
+    pub fn print_of(part: &str, name: &str, value: f64, unit: &str, goal: Goal, peer: &str) {
+        let name = format!("{part}/{name}");
+        Figure {
+            name: &name,
+            value,
+            unit,
+            goal,
+            peer,
+        }
+        .print();
+    }
+
     /// Prints the line.
     pub fn print(&self) {
         println!("{self}");

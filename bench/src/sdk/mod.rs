@@ -308,13 +308,5 @@ impl Subjects {
 }
 
 fn print(name: &str, value: f64, unit: &str, goal: Goal, peer: &str) {
-    let name = format!("sdk/{name}");
-    Figure {
-        name: &name,
-        value,
-        unit,
-        goal,
-        peer,
-    }
-    .print();
+    Figure::print_of("sdk", name, value, unit, goal, peer);
 }

@@ -219,13 +219,5 @@ fn queries(server: &Server, begin: i64, end: i64) -> Outcome<()> {
 }
 
 fn figure(name: &str, value: f64, unit: &str, goal: Goal, peer: &str) {
-    let name = format!("server/{name}");
-    Figure {
-        name: &name,
-        value,
-        unit,
-        goal,
-        peer,
-    }
-    .print();
+    Figure::print_of("server", name, value, unit, goal, peer);
 }

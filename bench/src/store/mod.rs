@@ -273,13 +273,5 @@ fn forget_pages(folder: &Path) -> Outcome<()> {
 }
 
 fn figure(name: &str, value: f64, unit: &str, goal: Goal, peer: &str) {
-    let name = format!("store/{name}");
-    Figure {
-        name: &name,
-        value,
-        unit,
-        goal,
-        peer,
-    }
-    .print();
+    Figure::print_of("store", name, value, unit, goal, peer);
 }
