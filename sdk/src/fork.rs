@@ -190,6 +190,7 @@ unsafe extern "C" fn child() {
     wall::forget_in_child();
     spans::forget_in_child();
     context::forget_in_child();
+    symbols::forget_in_child();
     handler::forget_in_child();
     engine::forget_in_child();
     restore_mask();

@@ -84,6 +84,12 @@ pub(crate) fn forget() {
     *known() = None;
 }
 
+/// A thread of the parent may have been reading a file at the fork: for the child it would be in the
+/// making for ever, and whoever wants a name of it would wait.
+pub(crate) fn forget_in_child() {
+    std::mem::forget(known().take());
+}
+
 /// Runs what looks names up on a thread of its own: it may take long and much stack, which is not
 /// the caller's to give.
 pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -241,6 +247,40 @@ mod tests {
         assert_eq!(name.as_deref(), Some("pilotlight-names"));
         let panic = std::panic::catch_unwind(|| on_own_thread(|| panic!("why")));
         assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"why"));
+    }
+
+    #[test]
+    fn a_child_waits_for_no_file_that_a_thread_of_the_parent_was_reading() {
+        crate::fork::watch();
+        let module = crate::modules::current()[0].clone();
+        let address = forget as fn() as usize as u64;
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    forget();
+                    frames(&module, address);
+                }
+            });
+            let named = || {
+                // SAFETY: the child looks up one name and leaves.
+                let pid = unsafe { libc::fork() };
+                if pid == 0 {
+                    // SAFETY: a child that waits for ever is ended.
+                    unsafe { libc::alarm(20) };
+                    let found = frames(&module, address);
+                    // SAFETY: without the exit handlers of the test.
+                    unsafe { libc::_exit(i32::from(!found.is_empty())) };
+                }
+                let mut status = 0;
+                // SAFETY: waits for the child just made.
+                unsafe { libc::waitpid(pid, &mut status, 0) };
+                status
+            };
+            let failed = (0..10).map(|_| named()).find(|&status| status != 1 << 8);
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(failed, None, "wait status");
+        });
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) fn lock() -> &'static dyn Held {
     &NOTHING
 }
 
+pub(crate) fn forget_in_child() {}
+
 pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     crate::heap::unsampled(work)
 }
