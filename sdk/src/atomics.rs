@@ -1,7 +1,7 @@
 //! Atomics of sources that the model checker of `sdk/loom` compiles too, with its own in place of
 //! this module.
 
-pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Straight from the allocator's zero pages, which cost memory once they are written.
 pub(crate) fn zeros(count: usize) -> Box<[AtomicU64]> {

@@ -4,9 +4,12 @@
 #[allow(dead_code, reason = "the models use a part")]
 mod ring;
 
+#[path = "../../src/handler/swap.rs"]
+mod swap;
+
 /// In place of the SDK's module of this name.
 mod atomics {
-    pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
     pub(crate) fn zeros(count: usize) -> Box<[AtomicU64]> {
         (0..count).map(|_| AtomicU64::new(0)).collect()
@@ -39,3 +42,4 @@ mod otel {
 }
 
 pub mod models;
+pub mod swap_models;

@@ -10,7 +10,7 @@ use crate::ring::{Header, Ring};
 /// Threads lose their CPU at most so often in one run.
 const PREEMPTIONS: usize = 3;
 
-fn check(model: impl Fn() + Sync + Send + 'static) {
+pub(crate) fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS);
     builder.check(model);

@@ -1,9 +1,10 @@
 //! Buffers that a handler unwinds into, so that it needs no stack for frames.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::swap::{Claim, each_was_free};
+use crate::atomics::AtomicBool;
 use crate::config::MAX_DEPTH;
 
 /// More handlers than this at one moment, and some drop their sample as `busy`.
@@ -13,7 +14,7 @@ const BUFFERS: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 struct Buffer {
-    taken: AtomicBool,
+    claim: Claim,
     frames: UnsafeCell<[u64; MAX_DEPTH]>,
 }
 
@@ -22,7 +23,7 @@ pub(crate) struct ScratchPool {
     buffers: [Buffer; BUFFERS],
 }
 
-// SAFETY: `frames` is only reached through `Scratch`, which owns the buffer's `taken` flag.
+// SAFETY: `frames` is only reached through `Scratch`, which holds the buffer's claim.
 unsafe impl Sync for ScratchPool {}
 
 /// A buffer of frames, given back when dropped.
@@ -33,7 +34,7 @@ impl ScratchPool {
         ScratchPool {
             buffers: [const {
                 Buffer {
-                    taken: AtomicBool::new(false),
+                    claim: Claim::of(AtomicBool::new(false)),
                     frames: UnsafeCell::new([0; MAX_DEPTH]),
                 }
             }; BUFFERS],
@@ -44,16 +45,15 @@ impl ScratchPool {
     pub(crate) fn acquire(&self, hint: usize) -> Option<Scratch<'_>> {
         (0..BUFFERS).find_map(|step| {
             let buffer = &self.buffers[(hint + step) % BUFFERS];
-            let taken = buffer.taken.swap(true, Ordering::SeqCst);
             // Made only when it is ours: dropping one gives the buffer back, whoever has it.
-            (!taken).then(|| Scratch(buffer))
+            buffer.claim.take().then(|| Scratch(buffer))
         })
     }
 
     /// In a forked child: who held a buffer is not there any more.
     pub(crate) fn free_all(&self) {
         for buffer in &self.buffers {
-            buffer.taken.store(false, Ordering::SeqCst);
+            buffer.claim.give_back();
         }
     }
 
@@ -61,22 +61,17 @@ impl ScratchPool {
     /// for longer than any handler runs.
     pub(crate) fn each_was_free(&self) -> bool {
         let deadline = Instant::now() + PATIENCE;
-        for buffer in &self.buffers {
-            while buffer.taken.load(Ordering::SeqCst) {
-                if Instant::now() > deadline {
-                    return false;
-                }
-                std::thread::yield_now();
-            }
-        }
-        true
+        each_was_free(self.buffers.iter().map(|buffer| &buffer.claim), || {
+            std::thread::yield_now();
+            Instant::now() <= deadline
+        })
     }
 }
 
 impl Scratch<'_> {
     /// Room for `depth` frames, at most [`MAX_DEPTH`].
     pub(crate) fn frames(&mut self, depth: usize) -> &mut [u64] {
-        // SAFETY: `taken` is ours until drop, so nobody else has this buffer.
+        // SAFETY: the claim is ours until drop, so nobody else has this buffer.
         let frames: &mut [u64; MAX_DEPTH] = unsafe { &mut *self.0.frames.get() };
         &mut frames[..depth.min(MAX_DEPTH)]
     }
@@ -84,7 +79,7 @@ impl Scratch<'_> {
 
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        self.0.taken.store(false, Ordering::SeqCst);
+        self.0.claim.give_back();
     }
 }
 
@@ -101,11 +96,7 @@ mod tests {
         distinct.dedup();
         assert_eq!(distinct.len(), BUFFERS);
         assert!((0..BUFFERS).all(|hint| POOL.acquire(hint).is_none()));
-        assert!(
-            POOL.buffers
-                .iter()
-                .all(|buffer| buffer.taken.load(Ordering::SeqCst))
-        );
+        assert!(POOL.buffers.iter().all(|buffer| !buffer.claim.is_free()));
         drop(held);
         assert!(POOL.each_was_free());
     }
