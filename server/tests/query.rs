@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends there")]
 
 mod common;
+#[path = "query/gopprof.rs"]
+mod gopprof;
 
 use std::io::Read;
 use std::net::SocketAddr;

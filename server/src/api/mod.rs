@@ -2,6 +2,7 @@
 
 mod diff;
 mod error;
+mod gopprof;
 mod guard;
 mod intake;
 mod otlp;
@@ -87,6 +88,8 @@ pub fn router(app: Arc<App>, extra: Option<Router>) -> Router {
             get(error::no_such_endpoint).post(error::no_such_endpoint),
         )
         .merge(pyroscope::router())
+        .route("/symbol", get(gopprof::symbol).post(gopprof::symbol))
+        .route("/pprof/symbol", get(gopprof::symbol).post(gopprof::symbol))
         .route("/metrics", get(status::metrics))
         .route("/ready", get(status::ready))
         .route("/readyz", get(status::ready))
@@ -96,7 +99,12 @@ pub fn router(app: Arc<App>, extra: Option<Router>) -> Router {
         .with_state(app.clone());
     let all = match extra {
         Some(extra) => api.merge(extra),
-        None => api,
+        None => api.route(
+            "/debug/pprof/symbol",
+            get(gopprof::symbol).post(gopprof::symbol),
+        ),
     };
-    all.layer(axum::middleware::from_fn_with_state(app, guard::check))
+    let select = axum::middleware::from_fn_with_state(app.clone(), gopprof::select);
+    all.layer(select)
+        .layer(axum::middleware::from_fn_with_state(app, guard::check))
 }

@@ -63,12 +63,26 @@ impl Params {
         Ok((from, until.saturating_add(1)))
     }
 
+    /// The last `seconds` before `until` where they are given, as by `go tool pprof -seconds`;
+    /// otherwise the window.
+    pub fn last_seconds(&self, now_ns: i64) -> Result<(i64, i64), ApiError> {
+        const YEAR: usize = 366 * 86_400;
+        let seconds = self.number("seconds", 1, YEAR, 0)?;
+        if seconds == 0 || self.get("from").is_some() {
+            return self.window(now_ns);
+        }
+        let until = self.time("until", now_ns, now_ns)?;
+        let from = until.saturating_sub(seconds as i64 * 1_000_000_000);
+        Ok((from, until.saturating_add(1)))
+    }
+
     /// `q`, default everything.
     pub fn selector(&self) -> Result<Selector, ApiError> {
         self.selector_named("q", "{}")
     }
 
-    fn selector_named(&self, name: &str, default: &str) -> Result<Selector, ApiError> {
+    /// A selector under another name.
+    pub fn selector_named(&self, name: &str, default: &str) -> Result<Selector, ApiError> {
         let text = self.get(name).unwrap_or(default);
         Selector::parse(text).map_err(|error| {
             ApiError::bad(format!(

@@ -6,11 +6,13 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use pilotlight_profile::Profile;
 use serde_json::{Value, json};
 
 use super::params::Params;
 use super::tree::run;
 use super::{ApiError, App};
+use crate::query::engine::Coverage;
 use crate::query::series::default_step;
 use crate::query::time;
 
@@ -117,21 +119,26 @@ pub async fn pprof(State(app): State<Arc<App>>, params: Params) -> Result<Respon
     run(&app, move |app, cancel| {
         let selection = params.selection(app)?;
         let (profile, coverage) = app.engine.pprof(&selection, cancel)?;
-        let mut response = profile.to_pprof_gz().into_response();
-        let headers = response.headers_mut();
-        let fixed = [
-            (header::CONTENT_TYPE, "application/octet-stream"),
-            (
-                header::CONTENT_DISPOSITION,
-                "attachment; filename=\"pilotlight.pb.gz\"",
-            ),
-        ];
-        for (name, value) in fixed {
-            headers.insert(name, axum::http::HeaderValue::from_static(value));
-        }
-        // pprof has no field for it besides comments; a script reads the header.
-        headers.insert("x-pilotlight-partial", i32::from(coverage.partial).into());
-        Ok(response)
+        Ok(pprof_response(&profile, &coverage))
     })
     .await
+}
+
+/// A profile as gzipped pprof.
+pub(super) fn pprof_response(profile: &Profile, coverage: &Coverage) -> Response {
+    let mut response = profile.to_pprof_gz().into_response();
+    let headers = response.headers_mut();
+    let fixed = [
+        (header::CONTENT_TYPE, "application/octet-stream"),
+        (
+            header::CONTENT_DISPOSITION,
+            "attachment; filename=\"pilotlight.pb.gz\"",
+        ),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, axum::http::HeaderValue::from_static(value));
+    }
+    // pprof has no field for it besides comments; a script reads the header.
+    headers.insert("x-pilotlight-partial", i32::from(coverage.partial).into());
+    response
 }

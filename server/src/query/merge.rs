@@ -188,7 +188,7 @@ impl Frames<'_> {
 }
 
 /// Whether a sender that had no name wrote `binary+0xoffset` or a mark such as `[unknown]` instead.
-fn is_address(name: &[u8]) -> bool {
+pub(super) fn is_address(name: &[u8]) -> bool {
     if name == b"[unknown]" || name == b"<unknown>" {
         return true;
     }

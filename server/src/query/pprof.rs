@@ -8,16 +8,19 @@ use pilotlight_profile::{
 };
 
 use super::engine::{Cancel, Coverage, Engine, QueryError, Selection};
-use super::merge::address_name;
-use super::read::Want;
-use crate::segment::{PartBuilder, Symbols};
+use super::merge::{address_name, is_address};
+use super::read::{Added, Want};
+use crate::segment::{Lines, PartBuilder, Symbols};
 
 /// What the parts of a selection add up to.
 struct Sum {
     /// One symbol table for all parts.
     symbols: PartBuilder,
-    /// (stack node, label set) → value.
-    values: BTreeMap<(u32, u32), i64>,
+    /// (stack node, label set) → row of `values`.
+    rows: BTreeMap<(u32, u32), u32>,
+    /// Row by row, one value a column.
+    values: Vec<i64>,
+    width: usize,
     period: Option<i64>,
     start_ns: i64,
     duration_ns: i64,
@@ -25,53 +28,95 @@ struct Sum {
 
 impl Engine {
     /// The selection as one profile: real mappings, and a line on every location
-    /// (`binary+0xoffset` where there is no name).
+    /// (`binary+0xoffset` where there is no name; its mapping does not claim to have names then, so
+    /// that a reader with the binary at hand looks for them itself).
     ///
     /// # Errors
-    /// [`QueryError::Cancelled`], or when the selection has no profiles at all.
+    /// [`QueryError::Cancelled`], or what the scan refuses.
     pub fn pprof(
         &self,
         selection: &Selection,
         cancel: &Cancel,
     ) -> Result<(Profile, Coverage), QueryError> {
+        self.pprof_columns(std::slice::from_ref(selection), "", cancel)
+    }
+
+    /// Several value columns beside each other: selections that differ in the type alone, all of
+    /// one name and period. `default` is the sample type that readers show first; empty = the last.
+    ///
+    /// # Errors
+    /// [`QueryError::Cancelled`], or what the scan refuses.
+    pub fn pprof_columns(
+        &self,
+        columns: &[Selection],
+        default: &str,
+        cancel: &Cancel,
+    ) -> Result<(Profile, Coverage), QueryError> {
         let mut sum = Sum {
             symbols: PartBuilder::new(""),
-            values: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            values: Vec::new(),
+            width: columns.len(),
             period: None,
             start_ns: i64::MAX,
             duration_ns: 0,
         };
-        let coverage = self.walk_parts(selection, Want::Labels, cancel, |added| {
-            let (nodes, sets) = sum.symbols.add_symbols(added.symbols);
-            let unlabelled = added.nodes.iter().enumerate();
-            let unlabelled = unlabelled.map(|(node, &value)| ((node as u32, 0), value));
-            let labelled = added.labelled.iter().map(|(&key, &value)| (key, value));
-            for ((node, set), value) in unlabelled.chain(labelled) {
-                if value != 0 {
-                    let key = (nodes[node as usize], sets[set as usize]);
-                    let total = sum.values.entry(key).or_default();
-                    *total = total.saturating_add(value);
-                }
+        let mut coverage = Coverage::default();
+        for (column, selection) in columns.iter().enumerate() {
+            let read = self.walk_parts(selection, Want::Labels, cancel, |added| {
+                sum.add(added, column);
+                Ok(())
+            })?;
+            if column == 0 || read.partial {
+                coverage = read;
             }
-            for row in added.rows {
-                let period = sum.period.unwrap_or(row.period);
-                sum.period = Some(period.max(row.period));
-                sum.start_ns = sum.start_ns.min(row.time_ns);
-                sum.duration_ns = sum.duration_ns.saturating_add(row.duration_ns);
+        }
+        let mut out = ProfileBuilder::new();
+        for selection in columns {
+            let fields: Vec<&str> = selection.type_id.split(':').collect();
+            if let [_, kind, unit, period_type, period_unit] = fields[..] {
+                out.sample_type(kind, unit);
+                out.period(period_type, period_unit, sum.period.unwrap_or(0));
             }
-            Ok(())
-        })?;
-        Ok((build(&selection.type_id, sum, &coverage), coverage))
+        }
+        if !default.is_empty() {
+            out.default_sample_type(default);
+        }
+        Ok((build(out, sum, &coverage), coverage))
     }
 }
 
-fn build(type_id: &str, sum: Sum, coverage: &Coverage) -> Profile {
-    let mut out = ProfileBuilder::new();
-    let fields: Vec<&str> = type_id.split(':').collect();
-    if let [_, kind, unit, period_type, period_unit] = fields[..] {
-        out.sample_type(kind, unit);
-        out.period(period_type, period_unit, sum.period.unwrap_or(0));
+impl Sum {
+    fn add(&mut self, added: &Added, column: usize) {
+        let (nodes, sets) = self.symbols.add_symbols(added.symbols);
+        let unlabelled = added.nodes.iter().enumerate();
+        let unlabelled = unlabelled.map(|(node, &value)| ((node as u32, 0), value));
+        let labelled = added.labelled.iter().map(|(&key, &value)| (key, value));
+        for ((node, set), value) in unlabelled.chain(labelled) {
+            if value == 0 {
+                continue;
+            }
+            let new = (self.values.len() / self.width) as u32;
+            let key = (nodes[node as usize], sets[set as usize]);
+            let row = *self.rows.entry(key).or_insert(new);
+            if row == new {
+                self.values.resize(self.values.len() + self.width, 0);
+            }
+            let total = &mut self.values[row as usize * self.width + column];
+            *total = total.saturating_add(value);
+        }
+        // Each column is of the same profiles: they count once.
+        let rows = if column == 0 { added.rows } else { &[] };
+        for row in rows {
+            let period = self.period.unwrap_or(row.period);
+            self.period = Some(period.max(row.period));
+            self.start_ns = self.start_ns.min(row.time_ns);
+            self.duration_ns = self.duration_ns.saturating_add(row.duration_ns);
+        }
     }
+}
+
+fn build(mut out: ProfileBuilder, sum: Sum, coverage: &Coverage) -> Profile {
     if sum.period.is_some() {
         out.time(sum.start_ns, sum.duration_ns);
     }
@@ -79,15 +124,73 @@ fn build(type_id: &str, sum: Sum, coverage: &Coverage) -> Profile {
         out.comment(&format!("partial: {} {}", problem.segment, problem.reason));
     }
     let (_, part) = sum.symbols.finish();
-    let mut writer = Writer::new(&part.symbols, out);
-    for ((node, set), value) in sum.values {
-        if value != 0 {
+    let stacks = sum.rows.keys().map(|&(node, _)| node);
+    let known = known(&part.symbols, stacks);
+    let mut writer = Writer::new(&part.symbols, &known, out);
+    for (&(node, set), &row) in &sum.rows {
+        let first = row as usize * sum.width;
+        let values = &sum.values[first..first + sum.width];
+        if values.iter().any(|&value| value != 0) {
             let stack = writer.stack(node);
             let labels = writer.labels(set);
-            writer.out.sample(stack, labels, &[value]);
+            writer.out.sample(stack, labels, values);
         }
     }
     writer.out.finish()
+}
+
+/// What is known of every location of a mapping that stands in the profile.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    functions: bool,
+    filenames: bool,
+    line_numbers: bool,
+    inline_frames: bool,
+}
+
+/// For each mapping, what its locations on these stacks have: a mapping claims names only when all
+/// of its locations have them, since readers look for names where a mapping claims none.
+fn known(symbols: &Symbols, stacks: impl Iterator<Item = u32>) -> Vec<Known> {
+    let mut used = vec![false; symbols.parents.len()];
+    let mut locations = vec![false; symbols.locations.count()];
+    for node in stacks {
+        let mut at = node as usize;
+        while at != 0 && !used[at] {
+            used[at] = true;
+            locations[symbols.node_locations[at] as usize] = true;
+            at = symbols.parents[at] as usize;
+        }
+    }
+    let nothing = Known {
+        functions: true,
+        filenames: false,
+        line_numbers: false,
+        inline_frames: false,
+    };
+    let mut known = vec![nothing; symbols.mappings.len()];
+    let mut seen = vec![false; symbols.mappings.len()];
+    for location in (1..locations.len()).filter(|&location| locations[location]) {
+        let Some(mapping) = (symbols.locations.mapping[location] as usize).checked_sub(1) else {
+            continue;
+        };
+        seen[mapping] = true;
+        let of = &mut known[mapping];
+        let lines = symbols.locations.lines(location as u32);
+        let function = |line: &Lines| symbols.functions[line.function as usize];
+        let name = |line: &Lines| symbols.strings.get(function(line).name);
+        let named = |line: &Lines| !name(line).is_empty() && !is_address(name(line));
+        of.functions &= !lines.is_empty() && lines.iter().all(named);
+        of.filenames |= lines.iter().any(|line| function(line).filename != 0);
+        of.line_numbers |= lines.iter().any(|line| line.line != 0);
+        of.inline_frames |= lines.len() > 1;
+    }
+    for (of, seen) in known.iter_mut().zip(seen) {
+        of.functions &= seen;
+        of.filenames &= of.functions;
+        of.line_numbers &= of.functions;
+        of.inline_frames &= of.functions;
+    }
+    known
 }
 
 /// Moves symbols into a `ProfileBuilder` as samples need them.
@@ -101,22 +204,21 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(symbols: &'a Symbols, mut out: ProfileBuilder) -> Self {
+    fn new(symbols: &'a Symbols, known: &[Known], mut out: ProfileBuilder) -> Self {
         let mut mappings = Vec::with_capacity(symbols.mappings.len());
-        for mapping in &symbols.mappings {
+        for (mapping, known) in symbols.mappings.iter().zip(known) {
             let file = out.string(symbols.strings.get(mapping.filename));
             let build_id = out.string(symbols.strings.get(mapping.build_id));
-            // Every location gets a line, so no reader has to look for names itself.
             let mapping = Mapping {
                 start: mapping.start,
                 limit: mapping.limit,
                 offset: mapping.offset,
                 file,
                 build_id,
-                has_functions: true,
-                has_filenames: mapping.flags & 2 != 0,
-                has_line_numbers: mapping.flags & 4 != 0,
-                has_inline_frames: mapping.flags & 8 != 0,
+                has_functions: known.functions,
+                has_filenames: known.filenames,
+                has_line_numbers: known.line_numbers,
+                has_inline_frames: known.inline_frames,
             };
             mappings.push(out.mapping(mapping));
         }
