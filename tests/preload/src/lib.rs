@@ -3,6 +3,8 @@
 
 pilotlight::interpose!();
 
+mod plugin;
+
 use std::sync::OnceLock;
 
 #[used]

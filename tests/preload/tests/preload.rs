@@ -73,3 +73,81 @@ fn a_library_that_is_loaded_later_sees_the_waits_of_its_own_code() {
     // Its barrier and its scope wait too.
     assert!(seen as f64 > 0.95 * expected as f64, "{seen} of {expected}");
 }
+
+/// Functions of the library that holds pilotlight, as its host finds them.
+struct Plugin {
+    library: *mut libc::c_void,
+    begin: extern "C" fn() -> bool,
+    work: extern "C" fn(u64) -> u64,
+    end: extern "C" fn() -> i64,
+}
+
+fn plugin() -> Plugin {
+    let path = CString::new(library().as_os_str().as_bytes()).unwrap();
+    // SAFETY: the library's constructor does nothing without its variable, and its functions have
+    // these types.
+    unsafe {
+        let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+        assert!(!library.is_null());
+        let find = |name: &std::ffi::CStr| {
+            let found = libc::dlsym(library, name.as_ptr());
+            assert!(!found.is_null(), "{name:?}");
+            found
+        };
+        Plugin {
+            library,
+            begin: std::mem::transmute::<*mut libc::c_void, extern "C" fn() -> bool>(find(
+                c"plugin_begin",
+            )),
+            work: std::mem::transmute::<*mut libc::c_void, extern "C" fn(u64) -> u64>(find(
+                c"plugin_work",
+            )),
+            end: std::mem::transmute::<*mut libc::c_void, extern "C" fn() -> i64>(find(
+                c"plugin_end",
+            )),
+        }
+    }
+}
+
+fn close(plugin: &Plugin) {
+    // SAFETY: opened once for each call.
+    assert_eq!(unsafe { libc::dlclose(plugin.library) }, 0);
+}
+
+fn is_mapped() -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.contains("libpilotlight_preload.so")
+}
+
+const THREADS: u64 = 4;
+const WORK_NS: u64 = 250_000_000;
+
+/// What the host sees: it closes the library for good while signals arrive in its threads.
+#[test]
+fn a_host_that_closes_the_library_while_samples_arrive_goes_on_and_has_its_profile() {
+    // Before it started, nothing keeps it.
+    close(&plugin());
+    assert!(!is_mapped());
+
+    for _ in 0..3 {
+        let plugin = plugin();
+        assert!((plugin.begin)());
+        let work = plugin.work;
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(move || work(WORK_NS));
+            }
+            close(&plugin);
+            // Others come and go meanwhile, and so does this one by name.
+            for _ in 0..50 {
+                close(&self::plugin());
+            }
+        });
+        assert!(is_mapped(), "signals may arrive at any time");
+        let seen = (plugin.end)();
+        // A library that comes later cannot see the host's threads start: each is found by a look at all.
+        let share = seen as f64 / (THREADS * WORK_NS) as f64;
+        println!("{share:.3} of the work");
+        assert!((0.8..=1.02).contains(&share), "{share}");
+    }
+}
