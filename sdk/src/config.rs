@@ -62,7 +62,7 @@ pub enum AfterFork {
 /// Samples per second of CPU time; prime, so as not to beat with periodic work.
 const DEFAULT_FREQUENCY_HZ: u32 = 97;
 /// Percent of the process's CPU time that sampling may take.
-const DEFAULT_BUDGET_CPU_PERCENT: f64 = 10.0;
+pub(crate) const DEFAULT_BUDGET_CPU_PERCENT: f64 = 10.0;
 /// Bytes of distinct stacks.
 const DEFAULT_BUDGET_BYTES: usize = 5 << 20;
 /// Where `/debug/pprof/` is served unless told otherwise.
@@ -147,8 +147,10 @@ impl Config {
 
     /// Percent of the process's CPU time that sampling it may take, above 0, up to 100; default 10.
     /// The rate falls before it is passed: by what a signal costs on this machine (measured once),
-    /// what the background thread uses, and what perf events cost at each switch of threads. Sums
-    /// stay right; profiles say in a comment which rate was achieved.
+    /// what the background thread uses, and what perf events cost at each switch of threads. Looks at
+    /// allocations ([`crate::Alloc`]) take half of it at most, and their interval grows before that
+    /// is passed. Sums stay right; profiles say in a comment which rate was achieved. 100 holds
+    /// nothing back.
     #[must_use]
     pub fn budget_cpu_percent(mut self, percent: f64) -> Config {
         self.budget_cpu_percent = percent;
@@ -241,7 +243,8 @@ impl Config {
 
     /// Mean bytes between two allocations that [`crate::Alloc`] looks at, default 512 KiB, also
     /// `PILOTLIGHT_HEAP_INTERVAL_BYTES`; 0 switches it off, 1 looks at each
-    /// allocation. Counts from this start on.
+    /// allocation, whatever it costs; any other grows where the budget
+    /// ([`Config::budget_cpu_percent`]) demands it. Counts from this start on.
     #[must_use]
     pub fn heap_interval_bytes(mut self, bytes: u64) -> Config {
         self.heap_interval_bytes = Some(bytes);

@@ -18,7 +18,7 @@ use crate::ring::Ring;
 use crate::stats::COUNTERS;
 use crate::tags::Tag;
 use crate::wall::{self, Wall};
-use crate::{Error, fork, handler, symbols, threads};
+use crate::{Error, fork, handler, heap, symbols, threads};
 
 /// How often the ring is drained and threads are looked for, while armed.
 const TICK: Duration = Duration::from_millis(50);
@@ -257,6 +257,7 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
     if !publish(&engine) {
         return Err(Error::AlreadyStarted);
     }
+    heap::set_budget(config.budget_cpu_percent);
     // Before the background thread, which then reads the modules at once.
     #[cfg(feature = "lock-hooks")]
     crate::locks::start(config.lock_rate_ns);
@@ -307,7 +308,7 @@ impl Engine {
         let run = move || {
             note_own_thread();
             // What it allocates is no part of the program's heap.
-            crate::heap::unsampled(|| background.run());
+            heap::unsampled(|| background.run());
         };
         let thread = std::thread::Builder::new()
             .name("pilotlight".into())
@@ -522,6 +523,7 @@ impl Background {
                 continue;
             }
             drop(state);
+            heap::hold_budget();
             self.refresh_stale_modules();
             state = lock(&engine.state);
             if state.captures.is_empty() && !state.stop {
@@ -551,6 +553,7 @@ impl Background {
         if wanted != self.armed {
             self.sample(wanted);
         }
+        heap::hold_budget();
         self.refresh_stale_modules();
         if self.armed.has(Sampled::Cpu) && Instant::now() >= self.next_scan {
             let began = Instant::now();

@@ -15,6 +15,11 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Adds one; what it was before.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// For what is a level rather than a count.
     pub(crate) fn set(&self, level: u64) {
         self.0.store(level, Ordering::Relaxed);
@@ -74,6 +79,7 @@ pub(crate) struct Counters {
     pub(crate) label_sets_overflowed: Counter,
     pub(crate) labels_lost: Counter,
     pub(crate) span_stacks_overflowed: Counter,
+    pub(crate) heap_looks: Counter,
     pub(crate) waits: Counter,
     pub(crate) waits_ns: Counter,
     pub(crate) waits_kept: Counter,
@@ -127,6 +133,7 @@ pub(crate) static COUNTERS: Counters = Counters {
     label_sets_overflowed: Counter::new(),
     labels_lost: Counter::new(),
     span_stacks_overflowed: Counter::new(),
+    heap_looks: Counter::new(),
     waits: Counter::new(),
     waits_ns: Counter::new(),
     waits_kept: Counter::new(),
@@ -240,6 +247,11 @@ pub struct Stats {
     pub labels_lost: u64,
     /// Logical stacks that became `[overflow]`, because there were 16,384 already.
     pub span_stacks_overflowed: u64,
+    /// Allocations that [`Alloc`](crate::Alloc) looked at.
+    pub heap_looks: u64,
+    /// Mean bytes between two of them: the interval in effect, which the budget may have made longer
+    /// than asked for; 0 is off.
+    pub heap_interval_bytes: u64,
     /// Waits of threads for each other that were timed: see [`Config::lock_rate_ns`].
     ///
     /// [`Config::lock_rate_ns`]: crate::Config::lock_rate_ns
@@ -313,6 +325,8 @@ pub fn stats() -> Stats {
         label_sets_overflowed: c.label_sets_overflowed.get(),
         labels_lost: c.labels_lost.get(),
         span_stacks_overflowed: c.span_stacks_overflowed.get(),
+        heap_looks: c.heap_looks.get(),
+        heap_interval_bytes: crate::heap::interval_bytes(),
         waits: c.waits.get(),
         waits_ns: c.waits_ns.get(),
         waits_kept: c.waits_kept.get(),

@@ -51,7 +51,8 @@ unsafe impl GlobalAlloc for Counted {
 static ALLOCATOR: Alloc<Counted> = Alloc::new(Counted);
 
 fn started(interval_bytes: u64) -> common::Started {
-    let config = Config::new("test").no_listener();
+    // These loops do nothing but allocate: no budget holds at such intervals.
+    let config = Config::new("test").no_listener().budget_cpu_percent(100.0);
     start_with(config.heap_interval_bytes(interval_bytes))
 }
 
@@ -588,4 +589,82 @@ fn fills_the_table_of_stacks() {
     let types = pilotlight::profile_types();
     let ty = types.iter().find(|ty| ty.name == "heap").unwrap();
     assert!(ty.cost.contains("found no room"), "{}", ty.cost);
+}
+
+/// Looks that so much work of this thread causes, and the CPU time of all.
+fn looks_of(work: impl FnOnce()) -> (u64, u64) {
+    let (looks, cpu_ns) = (pilotlight::stats().heap_looks, common::process_cpu_ns());
+    work();
+    (
+        pilotlight::stats().heap_looks - looks,
+        common::process_cpu_ns() - cpu_ns,
+    )
+}
+
+#[inline(never)]
+fn churn(cpu_ns: u64, size: usize) -> u64 {
+    let (until, mut count) = (common::thread_cpu_ns() + cpu_ns, 0);
+    while common::thread_cpu_ns() < until {
+        for _ in 0..1000 {
+            drop(black_box(Vec::<u8>::with_capacity(size)));
+        }
+        count += 1000;
+    }
+    count
+}
+
+#[test]
+fn the_interval_grows_until_looks_fit_into_the_budget_and_sums_stay_right() {
+    const ASKED: u64 = 512;
+    const SIZE: usize = 256;
+    // Half of it is for looks: 2 %.
+    let config = Config::new("test").no_listener().budget_cpu_percent(4.0);
+    let _guard = start_with(config.heap_interval_bytes(ASKED));
+    let mut count = churn(600_000_000, SIZE);
+    let held = pilotlight::stats().heap_interval_bytes;
+    assert!(held > 8 * ASKED && held.is_multiple_of(ASKED), "{held}");
+
+    // A look costs 0.2 µs at least, so there were at most so many; at the interval that was asked for
+    // it would be every third allocation.
+    let mut more = 0;
+    let (looks, cpu_ns) = looks_of(|| more = churn(600_000_000, SIZE));
+    count += more;
+    assert!(looks * 200 < cpu_ns / 100 * 4, "{looks} in {cpu_ns} ns");
+
+    let profile = heap();
+    let [objects, bytes, in_use, _] = sums(&profile, "heap::churn");
+    // What each stands for is of the interval that it was drawn for: at most the longest, twice what
+    // holds now.
+    let sigma = (count as f64 * (weight(SIZE as f64, 2.0 * held as f64) - 1.0)).sqrt();
+    let off = (objects as f64 - count as f64).abs();
+    println!("{objects} of {count}, σ {sigma:.0}, {held} in effect");
+    assert!(off < 5.0 * sigma, "{objects} of {count}, σ {sigma}");
+    assert!(
+        5.0 * sigma < 0.1 * count as f64,
+        "a weak test: {sigma} of {count}"
+    );
+    assert!((bytes as f64 / objects as f64 / SIZE as f64 - 1.0).abs() < 0.001);
+    assert_eq!(in_use, 0);
+    let period = pilotlight::stats().heap_interval_bytes as i64;
+    assert_eq!(profile.period, period);
+    let comments: Vec<_> = profile
+        .comments
+        .iter()
+        .map(|at| profile.strings.text(*at))
+        .collect();
+    let says = format!("one allocation in {ASKED} bytes asked, one in {period} within the budget");
+    assert!(
+        comments.iter().any(|text| text.contains(&says)),
+        "{comments:?}"
+    );
+
+    // With room again it comes back; the background thread sees that, however little is looked at.
+    for _ in 0..400 {
+        common::burn(30_000_000);
+        std::thread::sleep(Duration::from_millis(20));
+        if pilotlight::stats().heap_interval_bytes == ASKED {
+            return;
+        }
+    }
+    panic!("{}", pilotlight::stats().heap_interval_bytes);
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod` | [`Alloc`]: what every allocation and free pays |
 //! | `sampler` | which allocations are looked at, and what each stands for |
+//! | `pace` | what that costs, held within the budget |
 //! | `live` | exact table of the looked-at blocks that are not freed yet |
 //! | `probe` | a USDT probe point on each of them |
 //! | `record` | the looked-at allocation: stack, table, counters |
@@ -13,6 +14,7 @@
 #[cfg(feature = "jemalloc")]
 pub(crate) mod jemalloc;
 mod live;
+mod pace;
 mod probe;
 mod record;
 mod rows;
@@ -20,11 +22,14 @@ mod sampler;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
+pub(crate) use pace::{hold as hold_budget, set_budget, spent_ns};
 pub(crate) use record::{is_installed, samples, table_usage, untracked};
 #[cfg(feature = "jemalloc")]
 use rows::shape;
 pub(crate) use rows::{Shown, profile};
-pub(crate) use sampler::{DEFAULT_INTERVAL_BYTES, interval_bytes, set_interval_bytes, unsampled};
+pub(crate) use sampler::{
+    DEFAULT_INTERVAL_BYTES, asked_interval_bytes, interval_bytes, set_interval_bytes, unsampled,
+};
 
 /// Any allocator, with a heap profile: `heap` and `allocs` at `/debug/pprof/`.
 ///
@@ -45,6 +50,8 @@ pub(crate) use sampler::{DEFAULT_INTERVAL_BYTES, interval_bytes, set_interval_by
 /// One byte in 512 KiB is chosen at random ([`crate::Config::heap_interval_bytes`]), and the
 /// allocation that holds it is looked at: its stack and its address are kept until it is freed. Each
 /// stands for as many as its size makes likely, so that sums are right on average whatever the sizes.
+/// Where looking costs more than half of the budget ([`crate::Config::budget_cpu_percent`]), fewer are
+/// looked at and each stands for more; the profile's period is the interval in effect.
 /// All others pay a subtraction; a free pays a look at one byte. Blocks from before
 /// [`crate::start`] have no stack.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::live::{self, Entry};
-use super::probe;
 use super::sampler::{self, Weight};
+use super::{pace, probe};
 use crate::sites::{Row, Sites};
+use crate::stats::COUNTERS;
 use crate::{config, engine, here};
 
 /// Bytes of distinct stacks; what does not fit is shown under `[over the memory budget]`.
@@ -14,7 +15,6 @@ const SITES_BYTES: usize = 4 << 20;
 /// Counters: objects and bytes allocated, objects and bytes freed.
 static SITES: Sites = Sites::new(SITES_BYTES);
 static INSTALLED: AtomicBool = AtomicBool::new(false);
-static SAMPLES: AtomicU64 = AtomicU64::new(0);
 static UNTRACKED: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the program allocates through [`super::Alloc`].
@@ -31,7 +31,7 @@ pub(super) fn note_installed() {
 
 /// Allocations looked at since the process started.
 pub(crate) fn samples() -> u64 {
-    SAMPLES.load(Ordering::Relaxed)
+    COUNTERS.heap_looks.get()
 }
 
 /// Those whose free will go unnoticed, for want of room; in-use columns leave them out.
@@ -49,7 +49,11 @@ pub(super) fn rows() -> Vec<(Row, u32)> {
 }
 
 pub(super) fn allocated(block: *mut u8, size: usize, weight: Weight) {
-    SAMPLES.fetch_add(1, Ordering::Relaxed);
+    let number = COUNTERS.heap_looks.number();
+    pace::measured(number, || look_at(block, size, weight));
+}
+
+fn look_at(block: *mut u8, size: usize, weight: Weight) {
     let site = here::with_stack(config::MAX_DEPTH - 1, |here, frames| {
         SITES.site_at(frames, here.truncated, here.generation)
     });

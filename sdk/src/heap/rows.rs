@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pilotlight_profile::Profile;
 
 use super::record;
-use super::sampler::{FRACTION_BITS, interval_bytes, unsampled};
+use super::sampler::{FRACTION_BITS, asked_interval_bytes, interval_bytes, unsampled};
 use crate::sites::{COUNTERS, Shape, profile_at};
 
 /// Which column a reader sees first: all that differs between `heap` and `allocs`.
@@ -18,10 +18,18 @@ pub(crate) enum Shown {
 /// The heap as it is now, and all that was allocated so far.
 pub(crate) fn profile(shown: Shown) -> Profile {
     unsampled(|| {
-        let shape = shape(shown, interval_bytes() as i64, is_own);
+        let (asked, interval) = (asked_interval_bytes(), interval_bytes());
+        let shape = shape(shown, interval as i64, is_own);
         let mut profile = profile_at(record::rows(), &shape, values);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         profile.time_ns = now.unwrap_or_default().as_nanos() as i64;
+        if interval != asked {
+            let text = format!(
+                "pilotlight: one allocation in {asked} bytes asked, one in {interval} within the budget"
+            );
+            let comment = profile.strings.push(text.as_bytes());
+            profile.comments.push(comment);
+        }
         profile
     })
 }

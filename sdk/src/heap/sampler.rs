@@ -18,6 +18,8 @@ const IDLE_BYTES: i64 = 1 << 20;
 pub(super) const FRACTION_BITS: u32 = 16;
 
 /// Mean bytes between two allocations that are looked at; 0 is off, 1 looks at each.
+static ASKED_BYTES: AtomicU64 = AtomicU64::new(DEFAULT_INTERVAL_BYTES);
+/// The same, or more where the budget demands it.
 static INTERVAL_BYTES: AtomicU64 = AtomicU64::new(DEFAULT_INTERVAL_BYTES);
 
 // No destructors: they can be used until a thread's last instruction.
@@ -30,12 +32,27 @@ thread_local! {
     static PAUSED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// The interval in effect.
 pub(crate) fn interval_bytes() -> u64 {
     INTERVAL_BYTES.load(Ordering::Relaxed)
 }
 
+pub(crate) fn asked_interval_bytes() -> u64 {
+    ASKED_BYTES.load(Ordering::Relaxed)
+}
+
+/// So many times what was asked for, from the next draw of each thread on.
+pub(super) fn stretch_interval(times: u64) {
+    let asked = asked_interval_bytes();
+    let now = interval_bytes();
+    // Somebody may ask for another one at this moment, and that holds.
+    let next = asked.saturating_mul(times);
+    let _ = INTERVAL_BYTES.compare_exchange(now, next, Ordering::Relaxed, Ordering::Relaxed);
+}
+
 /// Counts from the next allocation that a thread looks at; in the calling thread at once.
 pub(crate) fn set_interval_bytes(bytes: u64) {
+    ASKED_BYTES.store(bytes, Ordering::Relaxed);
     INTERVAL_BYTES.store(bytes, Ordering::Relaxed);
     DRAWN_FOR.set(0);
     LEFT.set(0);
@@ -117,7 +134,7 @@ fn random() -> u64 {
     z ^ z >> 31
 }
 
-fn clock_ns() -> u64 {
+pub(super) fn clock_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

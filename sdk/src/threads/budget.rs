@@ -6,7 +6,7 @@ use super::engines::{Engine, Source};
 use super::timer::ticks_per_second;
 use super::{Threads, price};
 use crate::stats::COUNTERS;
-use crate::sys;
+use crate::{heap, sys};
 
 /// How often the share is looked at.
 const LOOKED_EVERY: Duration = Duration::from_secs(1);
@@ -21,6 +21,8 @@ struct Spent {
     process_ns: u64,
     /// By the background thread.
     own_ns: u64,
+    /// On looks at allocations.
+    heap_ns: u64,
     samples: u64,
     frames: u64,
     /// Threads that left a CPU.
@@ -41,6 +43,7 @@ impl Spent {
         Spent {
             process_ns,
             own_ns: sys::own_clock_ns(),
+            heap_ns: heap::spent_ns(),
             samples: COUNTERS.cpu_samples.get(),
             frames: COUNTERS.frames.get(),
             switches: switches(),
@@ -109,7 +112,8 @@ impl Threads {
             _ => (now.frames - before.frames) / samples,
         };
         let allowed_ns = self.budget.share * cpu_ns as f64;
-        let mut other_ns = (now.own_ns - before.own_ns) as f64;
+        let heap_ns = now.heap_ns.saturating_sub(before.heap_ns);
+        let mut other_ns = (now.own_ns - before.own_ns + heap_ns) as f64;
         let uses_perf = self.supply.uses_perf();
         if uses_perf {
             let switches_ns = ((now.switches - before.switches) * price::PERF_SWITCH_NS) as f64;

@@ -48,7 +48,7 @@ impl Source for Heap {
         if !heap::is_installed() {
             return elsewhere::set_enabled(self.name(), on);
         }
-        let now = heap::interval_bytes();
+        let now = heap::asked_interval_bytes();
         match (on, now) {
             (false, 0) => {}
             (false, _) => {
