@@ -20,6 +20,8 @@ pub enum Verb {
     Server(Server),
     /// Start the scraper alone, pushing to a server elsewhere
     Scrape(Scrape),
+    /// Profile every process of this host, from outside
+    Agent(Agent),
     /// Ask a server, in text
     Query(Query),
     /// Send a pprof file to a server
@@ -78,6 +80,24 @@ pub struct Scrape {
     pub config: PathBuf,
     #[command(flatten)]
     pub remote: Remote,
+}
+
+#[derive(Debug, Args)]
+pub struct Agent {
+    /// Only its section `agent` is used
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub remote: Remote,
+    /// Samples a second of each CPU, 1 to 997 [default: 19]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=997))]
+    pub frequency_hz: Option<u32>,
+    /// Only this process; may stand several times
+    #[arg(long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Perf events alone, BPF is not tried
+    #[arg(long)]
+    pub no_bpf: bool,
 }
 
 #[derive(Debug, Args)]

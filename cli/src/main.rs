@@ -3,6 +3,7 @@
 //! Data goes to standard output, progress and news to standard error. Exit codes: 0 done, 1 failed, 2 usage or
 //! configuration, 4 not permitted. Every error ends with what to run next.
 
+mod agent;
 mod api;
 mod args;
 mod config;
@@ -44,6 +45,7 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Up(arguments) => up::run(arguments).await,
         Verb::Server(arguments) => server::run(arguments).await,
         Verb::Scrape(arguments) => scrape::run(arguments).await,
+        Verb::Agent(arguments) => agent::run(arguments).await,
         Verb::Query(arguments) => query::run(arguments).await,
         Verb::Push(arguments) => push::run(arguments).await,
         Verb::Verify(arguments) => verify::run(arguments).await,

@@ -1,5 +1,6 @@
 //! `pilotlight.yaml`, and what the command line says over it.
 
+pub mod agent;
 mod ingest;
 mod storage;
 
@@ -52,7 +53,8 @@ pub fn settings(file: Option<&Path>, place: Place) -> Result<Settings, Failure> 
         server: ServerRules::default(),
     };
     if let (Some(file), Some(config)) = (file, config) {
-        for (_, section) in &config.sections {
+        let server = config.sections.iter().filter(|(name, _)| *name == "server");
+        for (_, section) in server {
             server_section(section, file, &mut settings)?;
         }
         settings.jobs = config.scrape_configs;
@@ -68,8 +70,8 @@ pub fn settings(file: Option<&Path>, place: Place) -> Result<Settings, Failure> 
 
 /// Reads and checks the file; its warnings are printed.
 pub fn read(file: &Path) -> Result<Config, Failure> {
-    let config =
-        Config::read(file, &["server"]).map_err(|error| refused(file, &error.to_string()))?;
+    let config = Config::read(file, &["server", "agent"])
+        .map_err(|error| refused(file, &error.to_string()))?;
     for warning in &config.warnings {
         text::news(&format!("{}: {warning}", file.display()));
     }

@@ -1,0 +1,65 @@
+//! `pilotlight agent`: every process of this host, from outside.
+
+use crate::api::Api;
+use crate::args;
+use crate::config::agent;
+use crate::fail::Failure;
+use crate::stop::{LIMIT, Stop};
+use crate::text;
+use pilotlight_host_agent::{Agent, Error, Options};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub async fn run(arguments: args::Agent) -> Result<(), Failure> {
+    let mut stop = Stop::new();
+    let server = arguments.remote.server.clone();
+    let mut options = Options::new(Api::new(&server)?.base().clone());
+    if let Some(file) = &arguments.config {
+        agent::read(file, &mut options)?;
+    }
+    if let Some(frequency_hz) = arguments.frequency_hz {
+        options.sampler.frequency_hz = frequency_hz;
+    }
+    options.sampler.pids.extend(&arguments.pid);
+    options.no_bpf |= arguments.no_bpf;
+    let frequency_hz = options.sampler.frequency_hz;
+    let agent = Agent::start(options).map_err(|error| refused(&error))?;
+    text::data(&format!("server      {server}"));
+    text::data(&format!(
+        "sampling    by {}, {frequency_hz} times a second of each CPU",
+        agent.sampler()
+    ));
+    let agent = Arc::new(agent);
+    let reporter = report_push_errors(Arc::clone(&agent));
+    stop.wait().await;
+    reporter.abort();
+    let _ = reporter.await;
+    if let Some(agent) = Arc::into_inner(agent) {
+        agent.stop(LIMIT / 2).await;
+    }
+    Ok(())
+}
+
+/// Why it cannot work, with an exit code of its own where a permission is missing.
+pub fn refused(error: &Error) -> Failure {
+    let failure = Failure::new(error.to_string(), "pilotlight doctor");
+    match error {
+        Error::Perf { .. } => failure.permission(),
+        _ => failure,
+    }
+}
+
+/// Says when profiles do not reach the server, once per kind of trouble.
+fn report_push_errors(agent: Arc<Agent>) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut said = None;
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let error = agent.counters().push_error();
+            if error.is_some() && error != said {
+                text::news(&format!("push: {}", error.as_deref().unwrap_or_default()));
+                said = error;
+            }
+        }
+    })
+}

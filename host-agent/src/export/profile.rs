@@ -1,0 +1,160 @@
+//! Samples of one process as a profile.
+
+use crate::files::Files;
+use crate::process::{self, Process};
+use crate::{Sample, Why};
+use pilotlight_profile::{
+    FunctionId, Label, LabelValue, LocationId, Mapping, MappingId, Profile, ProfileBuilder, StrId,
+};
+use std::collections::HashMap;
+
+/// Of code that nobody mapped from a file, and that has no name: visible, never dropped.
+const JIT: &str = "[jit code without a name]";
+const UNKNOWN: &str = "[unknown]";
+const TRUNCATED: &str = "[truncated]";
+const KERNEL: &str = "[kernel.kallsyms]";
+
+/// Collects samples.
+pub(super) struct Builder<'a> {
+    process: &'a Process,
+    files: &'a Files,
+    builder: ProfileBuilder,
+    mappings: HashMap<u64, Option<MappingId>>,
+    kernel: Option<MappingId>,
+    thread: StrId,
+    wait: StrId,
+}
+
+impl<'a> Builder<'a> {
+    pub fn new(process: &'a Process, files: &'a Files, kind: &str, period_ns: u64) -> Builder<'a> {
+        let mut builder = ProfileBuilder::new();
+        builder.sample_type("samples", "count");
+        builder.sample_type(kind, "nanoseconds");
+        builder.period(kind, "nanoseconds", period_ns as i64);
+        let (thread, wait) = (builder.string(b"thread"), builder.string(b"wait"));
+        let mut this = Builder {
+            process,
+            files,
+            builder,
+            mappings: HashMap::new(),
+            kernel: None,
+            thread,
+            wait,
+        };
+        // The first mapping counts as the program's.
+        if let Some(program) = process.mappings.iter().find(|m| *m.path == *process.exe) {
+            this.mapping(program);
+        }
+        this
+    }
+
+    pub fn time(&mut self, from_ns: i64, until_ns: i64) {
+        self.builder.time(from_ns, until_ns.saturating_sub(from_ns));
+    }
+
+    pub fn add(&mut self, sample: &Sample) {
+        let mut stack: Vec<LocationId> =
+            Vec::with_capacity(sample.kernel.len() + sample.user.len() + 1);
+        for &address in &sample.kernel {
+            let location = self.kernel(address);
+            stack.push(location);
+        }
+        for &address in &sample.user {
+            let location = self.user(address);
+            stack.push(location);
+        }
+        if sample.cut.is_some() {
+            let location = self.named(TRUNCATED, None, 0);
+            stack.push(location);
+        }
+        let stack = self.builder.stack(&stack);
+        let comm = self.builder.string(sample.comm.bytes());
+        let mut labels = vec![Label {
+            key: self.thread,
+            value: LabelValue::Str(comm),
+        }];
+        if let Why::Waiting(wait) = sample.why {
+            let value = LabelValue::Str(self.builder.string(wait.as_bytes()));
+            labels.push(Label {
+                key: self.wait,
+                value,
+            });
+        }
+        let labels = self.builder.label_set(&labels);
+        let values = [sample.count as i64, sample.weight_ns as i64];
+        self.builder.sample(stack, labels, &values);
+    }
+
+    fn kernel(&mut self, address: u64) -> LocationId {
+        let mapping = match self.kernel {
+            Some(mapping) => mapping,
+            None => {
+                let file = self.builder.string(KERNEL.as_bytes());
+                let mapping = self.builder.mapping(Mapping {
+                    start: 0xffff_8000_0000_0000,
+                    limit: u64::MAX,
+                    offset: 0xffff_8000_0000_0000,
+                    file,
+                    ..Mapping::default()
+                });
+                *self.kernel.insert(mapping)
+            }
+        };
+        self.builder.location(Some(mapping), address, &[])
+    }
+
+    fn user(&mut self, address: u64) -> LocationId {
+        let Some(mapping) = self.process.mapping(address) else {
+            return self.named(UNKNOWN, None, address);
+        };
+        let id = self.mapping(mapping);
+        if mapping.is_file() || mapping.is_vdso() {
+            self.builder.location(id, address, &[])
+        } else {
+            self.named(JIT, id, address)
+        }
+    }
+
+    fn mapping(&mut self, mapping: &process::Mapping) -> Option<MappingId> {
+        if let Some(known) = self.mappings.get(&mapping.start) {
+            return *known;
+        }
+        let file = self.files.of(self.process.id.pid, mapping);
+        let build_id = file.as_ref().map(|file| hex(&file.build_id));
+        let name: &[u8] = if mapping.path.is_empty() {
+            b"//anon"
+        } else {
+            &mapping.path
+        };
+        let file = self.builder.string(name);
+        let build_id = self.builder.string(build_id.unwrap_or_default().as_bytes());
+        let id = self.builder.mapping(Mapping {
+            start: mapping.start,
+            limit: mapping.end,
+            offset: mapping.file_offset,
+            file,
+            build_id,
+            ..Mapping::default()
+        });
+        self.mappings.insert(mapping.start, Some(id));
+        Some(id)
+    }
+
+    fn named(&mut self, name: &str, mapping: Option<MappingId>, address: u64) -> LocationId {
+        let function = self.function(name);
+        self.builder.location(mapping, address, &[(function, 0)])
+    }
+
+    fn function(&mut self, name: &str) -> FunctionId {
+        let name = self.builder.string(name.as_bytes());
+        self.builder.function(name, name, StrId::default(), 0)
+    }
+
+    pub fn finish(self) -> Profile {
+        self.builder.finish()
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

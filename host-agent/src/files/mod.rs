@@ -1,0 +1,211 @@
+//! Files that are mapped into processes: read once each, whoever maps them.
+
+mod sparse;
+
+use crate::error::Error;
+use crate::limits;
+use crate::process::{Mapping, Process};
+use pilotlight_unwind::{Module, Modules, Segment, Table};
+use std::collections::HashMap;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Which file, and which contents of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileKey {
+    /// Device.
+    pub device: u64,
+    /// Inode.
+    pub inode: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Last change, nanoseconds since the Unix epoch.
+    pub changed_ns: i64,
+}
+
+/// What is known of one file.
+#[derive(Debug)]
+pub struct File {
+    /// Which.
+    pub key: FileKey,
+    /// GNU build id; empty when there is none.
+    pub build_id: Vec<u8>,
+    /// Unwind rows.
+    pub table: Arc<Table>,
+    /// Loadable segments: `start` and `limit` are stated addresses (svma).
+    pub segments: Vec<Segment>,
+}
+
+impl File {
+    /// What is added to stated addresses to get those of a process that mapped `mapping` of this file.
+    pub fn bias(&self, mapping: &Mapping) -> Option<u64> {
+        const PAGE: u64 = 4096;
+        let offset = mapping.file_offset;
+        let holds = |s: &&Segment| {
+            let size = s.limit.saturating_sub(s.start);
+            let first = s.file_offset & !(PAGE - 1);
+            (first..s.file_offset.saturating_add(size)).contains(&offset)
+        };
+        // Segments share pages of the file: the executable one is meant.
+        let segment = self.segments.iter().filter(|s| s.executable).find(holds)?;
+        let svma = segment
+            .start
+            .wrapping_sub(segment.file_offset)
+            .wrapping_add(offset);
+        Some(mapping.start.wrapping_sub(svma))
+    }
+}
+
+/// All files, by identity.
+#[derive(Debug, Default)]
+pub struct Files(Mutex<HashMap<FileKey, Option<Arc<File>>>>);
+
+impl Files {
+    /// The file behind a mapping of `pid`; `None` when it cannot be had, or is no ELF file.
+    pub fn of(&self, pid: u32, mapping: &Mapping) -> Option<Arc<File>> {
+        if !mapping.is_file() {
+            return None;
+        }
+        let (file, key) = open(pid, mapping)?;
+        if let Some(known) = self.lock().get(&key) {
+            return known.clone();
+        }
+        // A file that cannot be read is not tried again until it changes.
+        let read = read(&file, key, mapping).ok().map(Arc::new);
+        self.lock().insert(key, read.clone());
+        read
+    }
+
+    /// All code of a process.
+    pub fn modules(&self, process: &Process) -> Modules {
+        let none = Arc::new(Table::empty());
+        let modules = process.mappings.iter().map(|mapping| {
+            let found = self.code(process.id.pid, mapping);
+            let (table, bias) = found.unwrap_or_else(|| (Arc::clone(&none), mapping.start));
+            module(mapping, table, bias)
+        });
+        Modules::new(modules.collect())
+    }
+
+    fn code(&self, pid: u32, mapping: &Mapping) -> Option<(Arc<Table>, u64)> {
+        if mapping.is_vdso() {
+            let (table, bias) = vdso()?;
+            return Some((Arc::clone(table), mapping.start.wrapping_add(*bias)));
+        }
+        let file = self.of(pid, mapping)?;
+        Some((Arc::clone(&file.table), file.bias(mapping)?))
+    }
+
+    /// Forgets files that no process uses, when there are many.
+    pub fn sweep(&self) {
+        let mut files = self.lock();
+        if files.len() > limits::FILES {
+            let used = |file: &File| Arc::strong_count(&file.table) > 1;
+            files.retain(|_, file| file.as_deref().is_some_and(used));
+        }
+    }
+
+    /// Files that are known, and the bytes of their rows.
+    pub fn size(&self) -> (usize, usize) {
+        let files = self.lock();
+        let rows = |file: &Arc<File>| file.table.rows().len() * 4;
+        (files.len(), files.values().flatten().map(rows).sum())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<FileKey, Option<Arc<File>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn module(mapping: &Mapping, table: Arc<Table>, bias: u64) -> Module {
+    Module {
+        start_avma: mapping.start,
+        end_avma: mapping.end,
+        base_avma: bias,
+        table,
+        build_id: Vec::new(),
+        path: Vec::new(),
+        segments: vec![Segment {
+            start: mapping.start,
+            limit: mapping.end,
+            file_offset: mapping.file_offset,
+            executable: true,
+        }],
+    }
+}
+
+/// Through the mapping itself, which a deleted or replaced file still has; else by its path in the process's own file
+/// system, when that is the same file.
+pub fn open(pid: u32, mapping: &Mapping) -> Option<(fs::File, FileKey)> {
+    let range = format!(
+        "/proc/{pid}/map_files/{:x}-{:x}",
+        mapping.start, mapping.end
+    );
+    if let Some(opened) = open_regular(PathBuf::from(range)) {
+        return Some(opened);
+    }
+    let path = std::str::from_utf8(&mapping.path).ok()?;
+    let doors = [format!("/proc/{pid}/root{path}"), path.to_owned()];
+    let same = |(_, key): &(fs::File, FileKey)| key.inode == mapping.inode;
+    doors
+        .into_iter()
+        .find_map(|door| open_regular(PathBuf::from(door)).filter(same))
+}
+
+/// Pipes and devices that a process put in the way neither block nor are read.
+fn open_regular(path: PathBuf) -> Option<(fs::File, FileKey)> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .ok()?;
+    let data = file.metadata().ok()?;
+    let key = FileKey {
+        device: data.dev(),
+        inode: data.ino(),
+        size: data.size(),
+        changed_ns: data
+            .mtime()
+            .saturating_mul(1_000_000_000)
+            .saturating_add(data.mtime_nsec()),
+    };
+    data.is_file().then_some((file, key))
+}
+
+fn read(file: &fs::File, key: FileKey, mapping: &Mapping) -> Result<File, Error> {
+    let path = || String::from_utf8_lossy(&mapping.path).into_owned();
+    let bytes = sparse::read(file, key.size).map_err(|reason| Error::File {
+        path: path(),
+        reason,
+    })?;
+    let module = Module::from_elf(bytes.bytes(), 0, Vec::new()).map_err(|error| Error::File {
+        path: path(),
+        reason: error.to_string(),
+    })?;
+    Ok(File {
+        key,
+        build_id: module.build_id,
+        table: module.table,
+        segments: module.segments,
+    })
+}
+
+/// The kernel maps one and the same page of functions into every process: ours is read. The bias is relative to its
+/// start.
+fn vdso() -> Option<&'static (Arc<Table>, u64)> {
+    static VDSO: OnceLock<Option<(Arc<Table>, u64)>> = OnceLock::new();
+    let read = || {
+        // SAFETY: no preconditions.
+        let start = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+        if start == 0 {
+            return None;
+        }
+        // SAFETY: the kernel mapped an ELF image there, for as long as this process lives.
+        let module = unsafe { Module::from_mapped_elf(start as *const u8, Vec::new()) }.ok()?;
+        Some((module.table, module.base_avma.wrapping_sub(start)))
+    };
+    VDSO.get_or_init(read).as_ref()
+}

@@ -1,0 +1,37 @@
+//! Profiles every process of a host from outside: no change to them, no restart, nothing loaded into them.
+//!
+//! ```no_run
+//! use pilotlight_host_agent::{Agent, Options};
+//!
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = pilotlight_wire::Url::parse("http://127.0.0.1:4040/")?;
+//! let agent = Agent::start(Options::new(server))?; // inside a tokio runtime
+//! println!("sampling by {}", agent.sampler());
+//! # Ok(()) }
+//! ```
+//!
+//! # Who is responsible for what
+//! - A [`Sampler`] interrupts CPUs and hands out stacks of addresses, with a process, a thread and a weight, and counts
+//!   what it lost, by reason. There are two: by BPF (`bpf`), and by perf events alone ([`perf`]).
+//! - [`process`] knows which processes there are and what is mapped in them; [`files`] reads what is mapped, once a
+//!   file, whatever its size, through doors that a deleted or replaced file still has.
+//! - [`unwind`] walks copied stacks. `export` makes profiles of batches and gets them to a server.
+//! - Names of native code are the server's job: addresses leave with build id and file offset.
+//!
+//! Every profiled process is hostile input: each length that is read from one has a limit (`limits`).
+
+mod agent;
+mod error;
+mod export;
+pub mod files;
+pub mod labels;
+pub mod limits;
+pub mod perf;
+pub mod process;
+mod sampler;
+pub mod unwind;
+
+pub use agent::{Agent, Options};
+pub use error::Error;
+pub use export::Counters;
+pub use sampler::{Batch, Comm, Losses, Sample, Sampler, SamplerOptions, Why};

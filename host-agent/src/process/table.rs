@@ -1,0 +1,314 @@
+//! The table of processes: told by samplers, completed from `/proc`.
+
+use super::{Mapping, Process, ProcessId, maps, proc};
+use crate::files::Files;
+use crate::limits;
+use crate::sampler::Comm;
+use pilotlight_unwind::Modules;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Mappings of one process are read again at most this often.
+const REFRESH: Duration = Duration::from_millis(200);
+
+/// All processes that were seen. Shared by threads.
+#[derive(Debug, Default)]
+pub struct Processes {
+    files: Files,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    next_image: u64,
+    alive: HashMap<u32, Entry>,
+    /// Ended or replaced by an exec, until their samples are exported.
+    ended: HashMap<ProcessId, Ended>,
+}
+
+#[derive(Debug)]
+struct Ended {
+    process: Arc<Process>,
+    /// One more export has gone by since.
+    old: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    process: Arc<Process>,
+    /// Built when a stack is to be walked; gone when mappings change.
+    modules: Option<Arc<Modules>>,
+    refreshed: Option<Instant>,
+}
+
+impl Entry {
+    fn new(process: Process) -> Entry {
+        Entry {
+            process: Arc::new(process),
+            modules: None,
+            refreshed: None,
+        }
+    }
+}
+
+impl Processes {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The files of all processes.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// What runs in `pid` now, read from `/proc` when nobody told; `None` when there is no such process.
+    pub fn current(&self, pid: u32) -> Option<Arc<Process>> {
+        if let Some(entry) = self.lock().alive.get(&pid) {
+            return Some(Arc::clone(&entry.process));
+        }
+        // Reading takes long; others go on meanwhile.
+        let process = proc::read_process(pid)?;
+        let mut inner = self.lock();
+        if !inner.alive.contains_key(&pid) {
+            inner.add(pid, process);
+        }
+        inner
+            .alive
+            .get(&pid)
+            .map(|entry| Arc::clone(&entry.process))
+    }
+
+    /// A process that runs, or ended since the last exports.
+    pub fn get(&self, id: ProcessId) -> Option<Arc<Process>> {
+        let inner = self.lock();
+        let alive = inner
+            .alive
+            .get(&id.pid)
+            .filter(|entry| entry.process.id == id);
+        let process = alive.map(|entry| &entry.process);
+        process
+            .or(inner.ended.get(&id).map(|ended| &ended.process))
+            .map(Arc::clone)
+    }
+
+    /// What is mapped in `pid`, ready for a walk.
+    pub fn modules(&self, pid: u32) -> Option<Arc<Modules>> {
+        let process = self.current(pid)?;
+        if let Some(entry) = self.lock().alive.get(&pid)
+            && entry.process.id == process.id
+            && let Some(modules) = &entry.modules
+        {
+            return Some(Arc::clone(modules));
+        }
+        let modules = Arc::new(self.files.modules(&process));
+        if let Some(entry) = self.lock().alive.get_mut(&pid)
+            && Arc::ptr_eq(&entry.process, &process)
+        {
+            entry.modules = Some(Arc::clone(&modules));
+        }
+        Some(modules)
+    }
+
+    /// An address of `pid` is in no mapping: reads them again, unless that was done a moment ago.
+    /// Says whether there is something new.
+    pub fn refresh(&self, pid: u32) -> bool {
+        {
+            let mut inner = self.lock();
+            let Some(entry) = inner.alive.get_mut(&pid) else {
+                return false;
+            };
+            if entry.refreshed.is_some_and(|at| at.elapsed() < REFRESH) {
+                return false;
+            }
+            entry.refreshed = Some(Instant::now());
+        }
+        let found = proc::read_mappings(pid);
+        let mut inner = self.lock();
+        let Some(entry) = inner.alive.get_mut(&pid) else {
+            return false;
+        };
+        if found.is_empty() || found == *entry.process.mappings {
+            return false;
+        }
+        // What was unmapped keeps its place as long as nothing else took it: samples of it may still come.
+        let process = Arc::make_mut(&mut entry.process);
+        let mappings = Arc::make_mut(&mut process.mappings);
+        for mapping in found {
+            maps::insert(mappings, mapping);
+        }
+        entry.modules = None;
+        true
+    }
+
+    /// `child` is a copy of `parent`.
+    pub fn forked(&self, parent: u32, child: u32) {
+        let mut inner = self.lock();
+        let Some(parent) = inner.alive.get(&parent) else {
+            return;
+        };
+        let modules = parent.modules.clone();
+        let mut process = Process::clone(&parent.process);
+        process.start_ticks = 0;
+        process.namespace_pids.clear();
+        inner.retire(child);
+        inner.add(child, process);
+        if let Some(entry) = inner.alive.get_mut(&child) {
+            entry.modules = modules;
+        }
+    }
+
+    /// `pid` executes another program.
+    pub fn executed(&self, pid: u32, comm: Comm) {
+        let seen = proc::read_process(pid);
+        let mut inner = self.lock();
+        let cgroup = inner
+            .alive
+            .get(&pid)
+            .map(|entry| entry.process.cgroup.clone());
+        inner.retire(pid);
+        let process = seen.filter(|process| process.comm == comm);
+        let process = process.unwrap_or_else(|| Process {
+            comm,
+            cgroup: cgroup.unwrap_or_default(),
+            ..Process::default()
+        });
+        inner.add(pid, process);
+    }
+
+    /// A thread of `pid` named its process anew.
+    pub fn renamed(&self, pid: u32, comm: Comm) {
+        if let Some(entry) = self.lock().alive.get_mut(&pid) {
+            Arc::make_mut(&mut entry.process).comm = comm;
+        }
+    }
+
+    /// `pid` mapped executable memory.
+    pub fn mapped(&self, pid: u32, mapping: Mapping) {
+        let mut inner = self.lock();
+        let Some(entry) = inner.alive.get_mut(&pid) else {
+            return;
+        };
+        if entry.process.mappings.contains(&mapping) {
+            return;
+        }
+        let process = Arc::make_mut(&mut entry.process);
+        if process.exe.is_empty() && mapping.is_file() {
+            process.exe = mapping.path.to_vec();
+        }
+        maps::insert(Arc::make_mut(&mut process.mappings), mapping);
+        entry.modules = None;
+    }
+
+    /// `pid` ended.
+    pub fn exited(&self, pid: u32) {
+        self.lock().retire(pid);
+    }
+
+    /// Called after each export: forgets what ended before the export before, and processes whose end nobody told.
+    pub fn sweep(&self) {
+        let pids: Vec<u32> = self.lock().alive.keys().copied().collect();
+        let gone = |pid: &u32| !std::path::Path::new(&format!("/proc/{pid}")).exists();
+        let gone: Vec<u32> = pids.into_iter().filter(gone).collect();
+        let mut inner = self.lock();
+        inner
+            .ended
+            .retain(|_, ended| !std::mem::replace(&mut ended.old, true));
+        for pid in gone {
+            inner.retire(pid);
+        }
+        drop(inner);
+        self.files.sweep();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn add(&mut self, pid: u32, mut process: Process) {
+        if self.alive.len() >= limits::PROCESSES {
+            return;
+        }
+        self.next_image += 1;
+        process.id = ProcessId {
+            pid,
+            image: self.next_image,
+        };
+        self.alive.insert(pid, Entry::new(process));
+    }
+
+    fn retire(&mut self, pid: u32) {
+        let Some(entry) = self.alive.remove(&pid) else {
+            return;
+        };
+        if self.ended.len() < limits::PROCESSES {
+            let process = entry.process;
+            self.ended.insert(
+                process.id,
+                Ended {
+                    process,
+                    old: false,
+                },
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, path: &[u8]) -> Mapping {
+        Mapping {
+            start,
+            end: start + 4096,
+            file_offset: 0,
+            device: 1,
+            inode: 7,
+            path: path.into(),
+        }
+    }
+
+    /// No such process: pids end far below.
+    const PID: u32 = 0x7000_0000;
+
+    #[test]
+    fn a_program_is_told_from_the_one_before_it_and_remembered_for_one_export() {
+        let table = Processes::new();
+        table.executed(PID, Comm::new(b"make"));
+        table.mapped(PID, mapping(0x1000, b"/usr/bin/make"));
+        let make = table.current(PID).unwrap();
+        table.forked(PID, PID + 1);
+        let child = table.current(PID + 1).unwrap();
+        assert_eq!((child.comm, child.mappings.len()), (make.comm, 1));
+        table.executed(PID + 1, Comm::new(b"cc1"));
+        table.mapped(PID + 1, mapping(0x1000, b"/usr/lib/cc1"));
+        let compiler = table.current(PID + 1).unwrap();
+        assert_eq!(compiler.exe, b"/usr/lib/cc1");
+        assert_ne!(compiler.id, child.id);
+        table.exited(PID + 1);
+        assert!(table.current(PID + 1).is_none());
+        assert_eq!(table.get(compiler.id).unwrap().comm, Comm::new(b"cc1"));
+        assert_eq!(table.get(child.id).unwrap().comm, Comm::new(b"make"));
+        table.sweep();
+        assert!(table.get(compiler.id).is_some());
+        table.sweep();
+        assert!(table.get(compiler.id).is_none() && table.get(child.id).is_none());
+    }
+
+    #[test]
+    fn this_process_has_modules_that_hold_this_code() {
+        let table = Processes::new();
+        let modules = table.modules(std::process::id()).unwrap();
+        let here = this_process_has_modules_that_hold_this_code as *const () as u64;
+        let module = modules.find(here).unwrap();
+        assert!(module.table.stats().fdes > 100);
+        assert!(Arc::ptr_eq(
+            &modules,
+            &table.modules(std::process::id()).unwrap()
+        ));
+    }
+}

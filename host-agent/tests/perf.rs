@@ -1,0 +1,117 @@
+//! The sampler by perf events, over programs that run.
+
+#![allow(clippy::unwrap_used)]
+
+mod victim;
+
+use pilotlight_host_agent::perf::PerfSampler;
+use pilotlight_host_agent::process::Processes;
+use pilotlight_host_agent::{Losses, Sample, Sampler, SamplerOptions};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use victim::Victim;
+
+/// Samples `pid` until there are `wanted` samples, a minute at most.
+fn samples_of(
+    pid: u32,
+    options: SamplerOptions,
+    wanted: u64,
+) -> (Vec<Sample>, Losses, Arc<Processes>) {
+    let processes = Arc::new(Processes::new());
+    let mut sampler = PerfSampler::start(&options, Arc::clone(&processes)).unwrap();
+    let (mut samples, mut losses) = (Vec::new(), Losses::default());
+    let until = Instant::now() + Duration::from_secs(60);
+    while count(&samples, |_| true) < wanted && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(200));
+        let batch = sampler.drain().unwrap();
+        losses.merge(&batch.losses);
+        samples.extend(
+            batch
+                .samples
+                .into_iter()
+                .filter(|sample| sample.process.pid == pid),
+        );
+    }
+    assert!(
+        count(&samples, |_| true) >= wanted,
+        "too few samples; lost: {losses:?}"
+    );
+    (samples, losses, processes)
+}
+
+fn count(samples: &[Sample], which: impl Fn(&Sample) -> bool) -> u64 {
+    samples
+        .iter()
+        .filter(|sample| which(sample))
+        .map(|sample| sample.count)
+        .sum()
+}
+
+fn at(pid: u32) -> SamplerOptions {
+    SamplerOptions {
+        frequency_hz: 197,
+        pids: vec![pid],
+        ..SamplerOptions::default()
+    }
+}
+
+#[test]
+fn stacks_without_frame_pointers_reach_their_root_through_signals_callbacks_and_panics() {
+    victim::serve();
+    let name =
+        "stacks_without_frame_pointers_reach_their_root_through_signals_callbacks_and_panics";
+    let victim = Victim::start(name, "mixed");
+    let (samples, losses, _) = samples_of(victim.pid(), at(victim.pid()), 600);
+    let all = count(&samples, |_| true);
+    let whole = count(&samples, |sample| {
+        sample.cut.is_none() && !sample.user.is_empty()
+    });
+    let cut: Vec<_> = samples
+        .iter()
+        .filter(|s| s.cut.is_some() || s.user.is_empty())
+        .collect();
+    println!(
+        "{whole} of {all} whole, {} deep at most, lost {losses:?}",
+        deepest(&samples)
+    );
+    assert!(whole * 100 >= all * 99, "{whole} of {all}: {cut:#x?}");
+    assert!(deepest(&samples) > 60);
+}
+
+fn deepest(samples: &[Sample]) -> usize {
+    samples
+        .iter()
+        .map(|sample| sample.user.len())
+        .max()
+        .unwrap_or(0)
+}
+
+#[test]
+fn the_hot_function_of_a_process_has_its_share_and_files_have_build_ids() {
+    victim::serve();
+    let name = "the_hot_function_of_a_process_has_its_share_and_files_have_build_ids";
+    let victim = Victim::start(name, "hot");
+    let (samples, _, processes) = samples_of(victim.pid(), at(victim.pid()), 100);
+    let hot = victim::victim_hot_loop as *const () as u64;
+    let process = processes.current(victim.pid()).unwrap();
+    // The same file in both processes, at different addresses.
+    let place = |pid: u32, address: u64| {
+        let process = processes.current(pid).unwrap();
+        let mapping = process.mapping(address).unwrap().clone();
+        let file = processes.files().of(pid, &mapping).unwrap();
+        (address - file.bias(&mapping).unwrap(), file)
+    };
+    let (hot, file) = place(std::process::id(), hot);
+    assert!(file.build_id.len() >= 8);
+    let in_hot = |sample: &Sample| {
+        let leaf = sample.user.first().copied().unwrap_or(0);
+        process.mapping(leaf).is_some() && {
+            let (svma, of) = place(victim.pid(), leaf);
+            Arc::ptr_eq(&of, &file) && (hot..hot + 256).contains(&svma)
+        }
+    };
+    let share = count(&samples, in_hot) as f64 / count(&samples, |_| true) as f64;
+    assert!(share > 0.9, "{share}");
+    let period_ns = 1_000_000_000 / 197;
+    assert!(samples.iter().all(|s| s.weight_ns == s.count * period_ns));
+}
