@@ -2,9 +2,10 @@
 //!
 //! Map: [`tools`] finds and installs what the tests need, [`runner`] builds and runs every test in a
 //! process of its own under a watchdog, [`elsewhere`] those for other targets, [`budget`] holds the
-//! SDK's dependency budget, [`generated`] compares built files with their sources, [`steps`] runs a
+//! SDK's dependency budget, [`bpf`] builds and compares the agent's BPF objects, [`generated`] compares built files with their sources, [`steps`] runs a
 //! command and says what failed.
 
+mod bpf;
 mod budget;
 mod elsewhere;
 mod generated;
@@ -21,6 +22,7 @@ usage: cargo xtask COMMAND
   ci                  fmt, clippy, generated files, licences, fuzz, then test
   bench PART [ARGS]   figures beside the peers: profile, unwind, sdk, storm, server, store, ui, build
   ui                  rebuild ui/dist from ui/web
+  bpf                 rebuild host-agent-bpf/objects from its C sources (clang-19)
   fuzz [SECONDS]      every fuzz target for SECONDS (default 60)
   miri                the ring's unit tests under miri, which sees undefined behaviour
   deps-budget         the SDK's default dependency tree against its budget
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         "ci" => ci(),
         "bench" => bench(rest),
         "ui" => generated::build_ui(),
+        "bpf" => bpf::build(),
         "fuzz" => fuzz(rest.first().map_or("60", String::as_str)),
         "miri" => miri(),
         "deps-budget" => budget::check(),
@@ -86,6 +89,7 @@ fn ci() -> Result<(), String> {
     check_aarch64()?;
     budget::check()?;
     generated::check_ui()?;
+    bpf::check()?;
     tools::deny()?;
     fuzz("60")?;
     eprintln!("checks took {} s", started.elapsed().as_secs());

@@ -54,6 +54,18 @@ const TOOLS: &[Tool] = &[
         debian_package: "python3-venv",
         why: "DuckDB and pandas read our Parquet files",
     },
+    Tool {
+        program: "clang-19",
+        probe: &["--version"],
+        debian_package: "clang-19",
+        why: "the agent's BPF objects are rebuilt and compared",
+    },
+    Tool {
+        program: "llvm-strip-19",
+        probe: &["--version"],
+        debian_package: "llvm-19",
+        why: "BPF objects are committed without debug sections",
+    },
 ];
 
 /// What runs the SDK's tests on aarch64; without it those are skipped.

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0
+// The agent's programs: a tick of the CPU clock, a switch of tasks, the start and end of a process.
+#include "walk.h"
+
+char licence[] SECTION("license") = "Dual MIT/GPL";
+
+// The number of a task in the agent's pid namespace.
+static always_inline u32 pid_of(struct task_struct *task)
+{
+	if (!pid_level)
+		return task->pid;
+	struct pid *pid = task->thread_pid;
+	u32 nr = 0;
+	if (pid && pid_level < 32)
+		bpf_probe_read_kernel(&nr, 4, (u8 *)&pid->numbers[0].nr + pid_level * 16);
+	return nr;
+}
+
+// Bounded by the first unreadable page; a page at a time, because a read that fails gives nothing.
+static always_inline u32 copy_stack(struct scratch *s)
+{
+	u64 from = s->raw.sp & ~7ULL;
+	u32 taken = CHUNK_BYTES - (from & (CHUNK_BYTES - 1));
+	if (bpf_probe_read_user(s->raw.stack, taken & 0x1fff, (void *)from))
+		return 0;
+#pragma unroll
+	for (int page = 0; page < 3; page++) {
+		opaque(taken);
+		if (taken > STACK_BYTES - CHUNK_BYTES)
+			break;
+		if (bpf_probe_read_user(s->raw.stack + taken, CHUNK_BYTES, (void *)(from + taken)))
+			break;
+		taken += CHUNK_BYTES;
+	}
+	return taken;
+}
+
+static always_inline int within(struct limit *limit, u32 window, u32 most)
+{
+	if (limit->window != window) {
+		limit->window = window;
+		limit->taken = 0;
+	}
+	return limit->taken++ < most;
+}
+
+static always_inline int may_send_raw(struct scratch *s, u32 pid, u64 now)
+{
+	u32 window = now >> 30;
+	if (!within(&s->limit, window, raw_per_cpu))
+		return 0;
+	struct limit *limit = bpf_map_lookup_elem(&limits, &pid);
+	if (limit)
+		return within(limit, window, raw_per_process);
+	struct limit first = {window, 1};
+	bpf_map_update_elem(&limits, &pid, &first, ANY);
+	return 1;
+}
+
+// The registers are in the record already.
+static always_inline int send_raw(struct scratch *s, struct key *key, u32 end, u64 now)
+{
+	struct raw_record *raw = &s->raw;
+	raw->kind = RECORD_RAW;
+	raw->key = *key;
+	raw->time_ns = now;
+	raw->duration_ns = 0;
+	raw->end = end;
+	u32 bytes = copy_stack(s);
+	opaque(bytes);
+	if (bytes > STACK_BYTES)
+		return -1;
+	raw->bytes = bytes;
+	return bpf_ringbuf_output(&ring, raw, RAW_HEADER + bytes, RB_FORCE_WAKEUP) ? -1 : 0;
+}
+
+// Sends a stack unless it was sent before. The frames follow the header.
+static always_inline int send_stack(void *record, u64 hash, u32 bytes)
+{
+	if (bpf_map_lookup_elem(&seen, &hash))
+		return 0;
+	u32 one = 1;
+	if (bpf_ringbuf_output(&ring, record, bytes, RB_NO_WAKEUP)) {
+		add(LOST_RING_FULL_STACK, 1);
+		return -1;
+	}
+	bpf_map_update_elem(&seen, &hash, &one, ANY);
+	return 0;
+}
+
+static always_inline int send_user_stack(struct scratch *s)
+{
+	u32 frames = s->user.frames;
+	opaque(frames);
+	if (frames > LEAF_FRAMES + ROOT_FRAMES)
+		frames = LEAF_FRAMES + ROOT_FRAMES;
+	return send_stack(&s->user, s->user.hash, STACK_HEADER + frames * 8);
+}
+
+struct kernel_hash {
+	u32 what;
+	u32 frames;
+	u64 hash;
+};
+
+static long mix_kernel_frame(u32 index, struct kernel_hash *state)
+{
+	struct scratch *s = scratch_of(state->what);
+	if (!s || index >= KERNEL_FRAMES)
+		return 1;
+	state->hash = mixed(state->hash, s->kernel.at[index]);
+	return 0;
+}
+
+// The kernel's part of the stack; returns its hash, 0 when there is none.
+static always_inline u64 kernel_stack(struct scratch *s, void *context, u32 what)
+{
+	long bytes = bpf_get_stack(context, s->kernel.at, sizeof(s->kernel.at), 0);
+	if (bytes <= 0)
+		return 0;
+	struct kernel_hash state = {what, (u32)bytes / 8, 0x13198a2e03707344ULL};
+	bpf_loop(state.frames, mix_kernel_frame, &state, 0);
+	u32 frames = state.frames;
+	s->kernel.kind = RECORD_KERNEL_STACK;
+	s->kernel.frames = frames;
+	s->kernel.hash = state.hash;
+	s->kernel.pid = 0;
+	s->kernel.end = ROOT;
+	opaque(frames);
+	if (frames > KERNEL_FRAMES)
+		return 0;
+	return send_stack(&s->kernel, state.hash, STACK_HEADER + frames * 8) ? 0 : state.hash;
+}
+
+static always_inline int count(struct key *key, u64 ns, u32 odd)
+{
+	struct count first = {1, ns};
+	struct count *found;
+	if (odd)
+		found = bpf_map_lookup_elem(&counts_odd, key);
+	else
+		found = bpf_map_lookup_elem(&counts_even, key);
+	if (!found) {
+		long failed = odd ? bpf_map_update_elem(&counts_odd, key, &first, NOEXIST)
+				  : bpf_map_update_elem(&counts_even, key, &first, NOEXIST);
+		if (!failed)
+			return 0;
+		// Another CPU may have been faster.
+		found = odd ? bpf_map_lookup_elem(&counts_odd, key) : bpf_map_lookup_elem(&counts_even, key);
+		if (!found)
+			return -1;
+	}
+	__sync_fetch_and_add(&found->samples, 1);
+	__sync_fetch_and_add(&found->ns, ns);
+	return 0;
+}
+
+static always_inline struct control *controls(void)
+{
+	u32 zero = 0;
+	return bpf_map_lookup_elem(&control, &zero);
+}
+
+// Registers as they were in user space: those of the tick, or those that the kernel saved at its
+// entry. Of a system call the saved address is behind the instruction, as of a call.
+static always_inline void take_registers(struct raw_record *raw, struct pt_regs *now, struct task_struct *task)
+{
+	if (now && (now->cs & 3)) {
+		raw->ip = now->ip;
+		raw->sp = now->sp;
+		raw->bp = now->bp;
+		raw->bx = now->bx;
+		raw->exact = 1;
+		return;
+	}
+	struct pt_regs *saved = (struct pt_regs *)bpf_task_pt_regs(task);
+	raw->ip = saved->ip;
+	raw->sp = saved->sp;
+	raw->bp = saved->bp;
+	raw->bx = saved->bx;
+	raw->exact = (s64)saved->orig_ax < 0;
+}
+
+// Walks the current task's user stack, if its process is known; why it ended.
+static always_inline u32 user_stack(struct scratch *s, struct key *key)
+{
+	struct process *process = bpf_map_lookup_elem(&processes, &key->pid);
+	if (!process)
+		return UNKNOWN_PROCESS;
+	s->mappings = process->mappings;
+	s->count = process->count;
+	s->ip = s->raw.ip;
+	s->sp = s->raw.sp;
+	s->bp = s->raw.bp;
+	s->bx = s->raw.bx;
+	s->exact = s->raw.exact;
+	s->user.pid = key->pid;
+	walk(s, key->what);
+	add(FRAMES, s->user.frames);
+	return s->user.end;
+}
+
+// What the kernel lacked may be had in user space; 1 when it was sent there.
+static always_inline int left_to_user_space(struct scratch *s, struct key *key, u32 end)
+{
+	if (end != NO_MAPPING && end != NO_TABLE && end != UNKNOWN_PROCESS)
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	if (!may_send_raw(s, key->pid, now)) {
+		add(LOST_RAW_LIMIT, 1);
+		return 0;
+	}
+	if (!send_raw(s, key, end, now))
+		return 1;
+	add(LOST_RING_FULL_RAW, 1);
+	return 0;
+}
+
+// Fills `key` with the stacks of the current task; 1 when the sample was sent raw instead.
+static always_inline int stacks(struct scratch *s, struct key *key, struct pt_regs *now, void *context,
+				struct task_struct *task)
+{
+	key->kernel = with_kernel ? kernel_stack(s, context, key->what) : 0;
+	key->user = 0;
+	u32 end = NO_USER;
+	if (!(task->flags & PF_KTHREAD)) {
+		take_registers(&s->raw, now, task);
+		end = user_stack(s, key);
+	}
+	if (end < ENDS)
+		add(END_FIRST + end, 1);
+	if (key->what == ON_CPU && left_to_user_space(s, key, end))
+		return 1;
+	if (end != NO_USER && end != UNKNOWN_PROCESS && !send_user_stack(s))
+		key->user = s->user.hash;
+	return 0;
+}
+
+SECTION("perf_event")
+int on_tick(struct bpf_perf_event_data *context)
+{
+	add(TICKS, 1);
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (!task->pid && !with_idle) {
+		add(TICKS_IDLE, 1);
+		return 0;
+	}
+	struct scratch *s = scratch_of(ON_CPU);
+	struct control *c = controls();
+	if (!s || !c) {
+		add(LOST_NO_SCRATCH, 1);
+		return 0;
+	}
+	struct key key = {0};
+	key.pid = pid_of(task->group_leader);
+	if (only_pid && key.pid != only_pid) {
+		add(TICKS_OTHER_PROCESS, 1);
+		return 0;
+	}
+	if (by_thread)
+		key.tid = pid_of(task);
+	key.what = ON_CPU;
+	s->window = c->window;
+	if (stacks(s, &key, &context->regs, context, task))
+		add(TICKS_RAW, 1);
+	else if (count(&key, 0, c->odd))
+		add(LOST_COUNTS_FULL, 1);
+	else
+		add(TICKS_COUNTED, 1);
+	return 0;
+}
+
+// A thread that waited runs again: how long it was.
+static always_inline void ends_waiting(struct task_struct *task, u64 now, struct control *c)
+{
+	u32 thread = task->pid;
+	struct waiting *waiting = bpf_map_lookup_elem(&waits, &thread);
+	if (!waiting)
+		return;
+	u64 waited = now - waiting->since_ns;
+	struct key key = waiting->key;
+	bpf_map_delete_elem(&waits, &thread);
+	if (waited < offcpu_min_ns)
+		return;
+	if (count(&key, waited, c->odd))
+		add(LOST_COUNTS_FULL, 1);
+	else
+		add(SWITCHES_KEPT, 1);
+}
+
+static always_inline void begins_waiting(struct task_struct *task, u64 now, struct control *c, void *context)
+{
+	struct scratch *s = scratch_of(OFF_CPU);
+	if (!s || !task->pid || task->flags & PF_KTHREAD)
+		return;
+	if (offcpu_chance != 0xffffffff && bpf_get_prandom_u32() > offcpu_chance)
+		return;
+	struct waiting waiting = {now, {0}};
+	struct key *key = &waiting.key;
+	key->pid = pid_of(task->group_leader);
+	if (only_pid && key->pid != only_pid)
+		return;
+	if (by_thread)
+		key->tid = pid_of(task);
+	key->what = OFF_CPU;
+	s->window = c->window;
+	struct pt_regs *saved = (struct pt_regs *)bpf_task_pt_regs(task);
+	if ((s64)saved->orig_ax >= 0)
+		key->wait = saved->orig_ax + 1;
+	stacks(s, key, 0, context, task);
+	u32 thread = task->pid;
+	if (bpf_map_update_elem(&waits, &thread, &waiting, ANY))
+		add(LOST_SWITCHES_FULL, 1);
+}
+
+// (bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+SECTION("tp_btf/sched_switch")
+int on_switch(u64 *context)
+{
+	struct control *c = controls();
+	struct task_struct *before = (struct task_struct *)context[1];
+	struct task_struct *after = (struct task_struct *)context[2];
+	if (!c)
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	add(SWITCHES, 1);
+	ends_waiting(after, now, c);
+	// A task that could go on running was only pushed off its CPU.
+	if (!(context[0] & 1) && (u32)context[3])
+		begins_waiting(before, now, c, context);
+	return 0;
+}
+
+// (struct task_struct *task, …): what was mapped before is gone.
+SECTION("tp_btf/sched_process_exec")
+int on_exec(u64 *context)
+{
+	struct task_struct *task = (struct task_struct *)context[0];
+	u32 pid = pid_of(task->group_leader);
+	bpf_map_delete_elem(&processes, &pid);
+	bpf_map_delete_elem(&limits, &pid);
+	return 0;
+}
+
+// (struct task_struct *task, …)
+SECTION("tp_btf/sched_process_exit")
+int on_exit(u64 *context)
+{
+	struct task_struct *task = (struct task_struct *)context[0];
+	u32 thread = task->pid;
+	bpf_map_delete_elem(&waits, &thread);
+	if (task->signal->live.counter)
+		return 0;
+	u32 pid = pid_of(task->group_leader);
+	bpf_map_delete_elem(&processes, &pid);
+	bpf_map_delete_elem(&limits, &pid);
+	return 0;
+}

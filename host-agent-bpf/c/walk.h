@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0
+// From the interrupted instruction to the root: the same rules as unwind/src/walk.rs.
+#pragma once
+#include "find.h"
+
+#define NEAR_FRAME (1U << 20)
+
+static always_inline int read_word(u64 at, u64 *out)
+{
+	if (at & 7)
+		return -1;
+	return bpf_probe_read_user(out, 8, (void *)at);
+}
+
+static always_inline u64 mixed(u64 hash, u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ (hash >> 29);
+}
+
+static always_inline int is_code(struct scratch *s, u64 return_address)
+{
+	return find_mapping(s->mappings, s->count, return_address - 1) != 0;
+}
+
+// Takes the mapping of `pc` over into the state; 0 when there is none.
+static always_inline int enter_mapping(struct scratch *s, u64 pc)
+{
+	if (pc >= s->start && pc < s->end)
+		return 1;
+	u32 at = find_mapping(s->mappings, s->count, pc);
+	u8 *words = at ? shard_of(at) : 0;
+	if (!words)
+		return 0;
+	struct mapping *found = (struct mapping *)(words + offset_of(at, 32));
+	s->start = found->start;
+	s->end = found->end;
+	s->base = found->image_base;
+	s->file = found->file;
+	return 1;
+}
+
+static always_inline void push(struct scratch *s, u64 pc)
+{
+	u32 n = s->user.frames, slot = n;
+	if (n >= LEAF_FRAMES)
+		slot = LEAF_FRAMES + ((n - LEAF_FRAMES) & (ROOT_FRAMES - 1));
+	opaque(slot);
+	if (slot < LEAF_FRAMES + ROOT_FRAMES)
+		s->user.at[slot] = pc;
+	s->user.frames = n + 1;
+	s->user.hash = mixed(s->user.hash, pc);
+}
+
+static always_inline u32 returned(struct scratch *s, u64 ip, u64 sp)
+{
+	s->ip = ip;
+	s->sp = sp;
+	s->exact = 0;
+	return ip ? WALKING : ROOT;
+}
+
+// Code without CFI: a stub that pushed nothing, else a frame pointer with sanity checks.
+static always_inline u32 by_frame_pointer(struct scratch *s, u32 has_cfi)
+{
+	u64 word, saved;
+	if (s->exact && has_cfi && !read_word(s->sp, &word) && is_code(s, word))
+		return returned(s, word, s->sp + 8);
+	if (!s->bp)
+		return ROOT;
+	if (s->bp < s->sp || s->bp - s->sp > NEAR_FRAME)
+		return BAD_FRAME_POINTER;
+	if (read_word(s->bp + 8, &word) || read_word(s->bp, &saved))
+		return BAD_FRAME_POINTER;
+	if (word && !is_code(s, word))
+		return BAD_FRAME_POINTER;
+	u64 sp = s->bp + 16;
+	s->bp = saved;
+	return returned(s, word, sp);
+}
+
+// arch/x86/include/uapi/asm/sigcontext.h: the registers in the ucontext that sp points at.
+static always_inline u32 interrupted(struct scratch *s)
+{
+	u64 sp = s->sp, ip;
+	if (read_word(sp + 120, &s->bp) || read_word(sp + 128, &s->bx) || read_word(sp + 168, &ip) ||
+	    read_word(sp + 160, &sp))
+		return BAD_STACK;
+	s->ip = ip;
+	s->sp = sp;
+	s->exact = 1;
+	return ip ? WALKING : ROOT;
+}
+
+static always_inline int restore(u8 saved, u64 cfa, u64 bp, s16 words, u64 *reg)
+{
+	if (saved == SAME)
+		return 0;
+	if (saved == LOST) {
+		*reg = 1; // unaligned: no later rule can use it
+		return 0;
+	}
+	return read_word((saved == AT_CFA ? cfa : bp) + (s64)words * 8, reg);
+}
+
+static always_inline u32 by_rule(struct scratch *s, const struct rule *rule)
+{
+	u64 base = s->sp, cfa, ip, bp = s->bp;
+	u8 kind = rule->kind;
+	if (kind == FROM_BP || kind == DEREF_BP)
+		base = bp;
+	if (kind == FROM_BX)
+		base = s->bx;
+	cfa = base + (s64)rule->cfa;
+	if (kind == PLT && (s->ip & 15) >= (u64)rule->extra)
+		cfa += 8;
+	if (kind == DEREF_SP || kind == DEREF_BP) {
+		if (read_word(cfa, &cfa))
+			return BAD_STACK;
+		cfa += (s64)rule->extra;
+	}
+	if (cfa <= s->sp || read_word(cfa - 8, &ip))
+		return BAD_STACK;
+	if (restore(rule->bp_saved, cfa, bp, rule->bp, &s->bp) ||
+	    restore(rule->bx_saved, cfa, bp, rule->bx, &s->bx))
+		return BAD_STACK;
+	return returned(s, ip, cfa);
+}
+
+// One frame; what it returns is what `bpf_loop` wants: 1 stops.
+static long step(u32 index, u32 *what)
+{
+	struct scratch *s = scratch_of(*what);
+	if (!s)
+		return 1;
+	u64 pc = s->ip - !s->exact;
+	push(s, pc);
+	if (!enter_mapping(s, pc)) {
+		s->user.end = NO_MAPPING;
+		return 1;
+	}
+	u64 rel = pc - s->base;
+	u32 found = 0;
+	if (s->file)
+		found = find_rule(s->file, rel > 0xffffffff ? 0xffffffff : rel, s->window);
+	u32 number = found & RULE_MASK;
+	struct rule *rule = bpf_map_lookup_elem(&rules, &number);
+	u32 end;
+	if (found & NO_TABLE_BIT || !rule)
+		end = NO_TABLE;
+	else if (rule->kind == FRAME_POINTER)
+		end = by_frame_pointer(s, found & CFI_BIT);
+	else if (rule->kind == SIGNAL)
+		end = interrupted(s);
+	else if (rule->kind == END)
+		end = ROOT;
+	else if (rule->kind >= UNSUPPORTED)
+		end = NO_RULE;
+	else
+		end = by_rule(s, rule);
+	s->user.end = end;
+	return end != WALKING;
+}
+
+// Walks from the registers in the state; the stack, its hash and why it ended are there afterwards.
+static always_inline void walk(struct scratch *s, u32 what)
+{
+	s->start = s->end = 0;
+	s->user.kind = RECORD_USER_STACK;
+	s->user.frames = 0;
+	s->user.hash = 0x243f6a8885a308d3ULL;
+	s->user.end = WALKING;
+	bpf_loop(MAX_WALK, step, &what, 0);
+	if (s->user.end == WALKING)
+		s->user.end = TRUNCATED;
+	s->user.hash = mixed(s->user.hash, s->user.end);
+}
