@@ -28,6 +28,49 @@ pub enum Verb {
     Push(Push),
     /// Reads all data once and names what is damaged; the server must not run
     Verify(Verify),
+    /// Send files that name addresses, or list what is missing
+    Debuginfo(Debuginfo),
+}
+
+#[derive(Debug, Args)]
+pub struct Debuginfo {
+    #[command(subcommand)]
+    pub verb: DebuginfoVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DebuginfoVerb {
+    /// Send executables, libraries or debug files; those that the server has as good are left out
+    Upload(DebuginfoUpload),
+    /// Binaries without names in stored profiles, and the files that are stored
+    List(DebuginfoList),
+}
+
+#[derive(Debug, Args)]
+pub struct DebuginfoUpload {
+    /// Files, or folders to look through
+    #[arg(required = true, value_name = "FILE|FOLDER")]
+    pub paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+#[derive(Debug, Args)]
+pub struct DebuginfoList {
+    #[command(flatten)]
+    pub remote: Remote,
+    /// Selector, such as '{service_name="checkout"}'
+    #[arg(long, short, default_value = "{}")]
+    pub q: String,
+    /// Start: now-15m, a unix time, or RFC 3339
+    #[arg(long, default_value = "now-1h")]
+    pub from: String,
+    /// End
+    #[arg(long, default_value = "now")]
+    pub until: String,
+    /// The server's JSON as it is
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ mod agent;
 mod api;
 mod args;
 mod config;
+mod debuginfo;
 mod fail;
 mod push;
 mod query;
@@ -49,5 +50,6 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Query(arguments) => query::run(arguments).await,
         Verb::Push(arguments) => push::run(arguments).await,
         Verb::Verify(arguments) => verify::run(arguments).await,
+        Verb::Debuginfo(arguments) => debuginfo::run(arguments).await,
     }
 }

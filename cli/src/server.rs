@@ -33,6 +33,7 @@ pub fn config(settings: &Settings) -> Config {
     config.allow_public = settings.allow_public;
     config.limits = settings.server.limits.clone();
     config.ingest = settings.server.ingest.clone();
+    config.debuginfo = settings.server.debuginfo.clone();
     config.maintenance = Some(settings.server.retention.clone());
     #[cfg(feature = "s3")]
     if let Some(storage) = settings.server.storage.clone() {

@@ -47,6 +47,8 @@ pub struct Config {
     pub remembered_pushes: usize,
     /// Merging and retention; `None` switches both off.
     pub maintenance: Option<Maintenance>,
+    /// What debug information may take.
+    pub debuginfo: crate::debuginfo::Settings,
     /// Clock and randomness.
     pub env: Arc<dyn Env>,
     /// Files; `None` = the folder `data_dir`.
@@ -74,6 +76,7 @@ impl Config {
             cache_bytes: 64 << 20,
             remembered_pushes: 500_000,
             maintenance: Some(Maintenance::default()),
+            debuginfo: crate::debuginfo::Settings::default(),
             env: Arc::new(SystemEnv),
             disk: None,
             #[cfg(feature = "s3")]

@@ -28,7 +28,7 @@
 //!
 //! [`Server`] wires the parts together. `api` has one file an endpoint; `ingest` takes a decoded
 //! profile into the open segment and commits groups of them; `segment` and [`block`] are the file
-//! formats; `store` holds files, their list, the rebuildable index, recovery, merging and retention;
+//! formats; `debuginfo` keeps files that name addresses; `store` holds files, their list, the rebuildable index, recovery, merging and retention;
 //! `query` goes from a selection to trees, tables, lines and pprof.
 
 #![forbid(unsafe_code)]
@@ -36,6 +36,7 @@
 mod api;
 pub mod block;
 mod config;
+mod debuginfo;
 mod env;
 mod hash;
 mod ingest;
@@ -50,6 +51,7 @@ mod verify;
 pub use config::{Config, Error};
 pub use pilotlight_profile::Limits;
 
+pub use debuginfo::{Announced, Quality, Settings as DebuginfoSettings, describe};
 pub use env::{Env, SystemEnv};
 pub use ingest::policy::{IngestRules, Keep, Rule, SAMPLED_LABEL};
 pub use ingest::series::LabelLimits;

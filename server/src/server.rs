@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::api::{self, App};
 use crate::config::{Config, Error};
+use crate::debuginfo::{Debuginfo, FolderFiles, ObjectFiles};
 use crate::ingest::policy::Policy;
 use crate::ingest::writer::{Writer, WriterConfig};
 use crate::metrics::Metrics;
@@ -23,9 +24,9 @@ use crate::store::cache::Cache;
 use crate::store::catalog::Catalog;
 use crate::store::disk::{Disk, LocalDisk};
 use crate::store::maintain::Maintainer;
-#[cfg(feature = "s3")]
-use crate::store::objects::ObjectDisk;
 use crate::store::recover::{self, Index, Progress};
+#[cfg(feature = "s3")]
+use crate::{debuginfo::StoreFiles, store::objects::ObjectDisk};
 
 /// A group commit waits at most so long, whatever is configured.
 const MAX_LINGER: Duration = Duration::from_millis(500);
@@ -40,6 +41,7 @@ pub struct Running {
     http: tokio::task::JoinHandle<()>,
     threads: Vec<JoinHandle<()>>,
     writer: Arc<Writer>,
+    debuginfo: Arc<Debuginfo>,
     stopping: Arc<AtomicBool>,
     _lock: File,
 }
@@ -57,6 +59,7 @@ impl Server {
         let folder = config.data_dir.clone();
         let lock = lock_folder(&folder)?;
         let disk = disk(&config).await?;
+        let debuginfo = debuginfo(&config).await?;
         let listener = TcpListener::bind(config.listen).await;
         let listener = listener.map_err(|cause| Error::Listen {
             address: config.listen,
@@ -66,7 +69,7 @@ impl Server {
             address: config.listen,
             cause,
         })?;
-        let app = app(&config, disk);
+        let app = app(&config, disk, debuginfo.clone());
         let stopping = Arc::new(AtomicBool::new(false));
         let threads = vec![
             thread("segment-writer", {
@@ -77,6 +80,10 @@ impl Server {
                 "store",
                 store_thread(&config, app.clone(), stopping.clone()),
             )?,
+            thread("debuginfo", {
+                let debuginfo = debuginfo.clone();
+                move || debuginfo.run()
+            })?,
         ];
         let (stop_http, stopped) = oneshot::channel::<()>();
         let router = api::router(app.clone(), config.extra_router);
@@ -96,6 +103,7 @@ impl Server {
             http,
             threads,
             writer,
+            debuginfo,
             stopping,
             _lock: lock,
         })
@@ -121,6 +129,7 @@ impl Running {
             self.http.abort();
         }
         self.writer.stop();
+        self.debuginfo.stop();
         let threads = std::mem::take(&mut self.threads);
         let joined = tokio::task::spawn_blocking(move || {
             threads.into_iter().for_each(|thread| drop(thread.join()));
@@ -154,6 +163,32 @@ pub async fn disk(config: &Config) -> Result<Arc<dyn Disk>, Error> {
     }
 }
 
+/// Where debug information is: beside the data.
+async fn debuginfo(config: &Config) -> Result<Arc<Debuginfo>, Error> {
+    let folder = config.data_dir.join("debuginfo");
+    let failed = |cause| Error::DataDir {
+        folder: config.data_dir.clone(),
+        cause,
+    };
+    #[cfg(feature = "s3")]
+    if let (Some(s3), None) = (&config.s3, &config.disk) {
+        let place = format!("{}/{}", s3.bucket, s3.prefix);
+        let copies = folder.join("copies");
+        let opened = crate::store::objects::connect(s3)
+            .and_then(|store| StoreFiles::open(store, &s3.prefix, copies, Handle::current()));
+        let files = opened.map_err(|cause| Error::ObjectStore { place, cause })?;
+        return debuginfo_over(config, Arc::new(files)).map_err(failed);
+    }
+    let files = FolderFiles::open(folder.join("files")).map_err(failed)?;
+    debuginfo_over(config, Arc::new(files)).map_err(failed)
+}
+
+fn debuginfo_over(config: &Config, files: Arc<dyn ObjectFiles>) -> std::io::Result<Arc<Debuginfo>> {
+    let scratch = config.data_dir.join("debuginfo/uploads");
+    let (settings, env) = (config.debuginfo.clone(), config.env.clone());
+    Debuginfo::open(files, scratch, settings, env).map(Arc::new)
+}
+
 /// One process at a time.
 pub fn lock_folder(folder: &Path) -> Result<File, Error> {
     let failed = |cause| Error::DataDir {
@@ -176,7 +211,7 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle
         .map_err(Error::Thread)
 }
 
-fn app(config: &Config, disk: Arc<dyn Disk>) -> Arc<App> {
+fn app(config: &Config, disk: Arc<dyn Disk>, debuginfo: Arc<Debuginfo>) -> Arc<App> {
     let metrics = Arc::new(Metrics::default());
     let catalog = Arc::new(Catalog::default());
     let writer_config = WriterConfig {
@@ -195,6 +230,7 @@ fn app(config: &Config, disk: Arc<dyn Disk>) -> Arc<App> {
         disk,
         catalog,
         cache: Cache::new(config.cache_bytes),
+        debuginfo,
         metrics,
         recovering: Mutex::new(Some("not begun".to_owned())),
     };

@@ -1,6 +1,7 @@
 //! `pilotlight.yaml`, and what the command line says over it.
 
 pub mod agent;
+mod debuginfo;
 mod ingest;
 mod storage;
 
@@ -9,7 +10,7 @@ use crate::fail::Failure;
 use crate::text;
 use pilotlight_scraper::config::reader::{Problems, Section};
 use pilotlight_scraper::{Config, ScrapeConfig};
-use pilotlight_server::{IngestRules, Limits, Maintenance};
+use pilotlight_server::{DebuginfoSettings, IngestRules, Limits, Maintenance};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ pub struct ServerRules {
     pub ingest: IngestRules,
     pub retention: Maintenance,
     pub storage: Option<Storage>,
+    pub debuginfo: DebuginfoSettings,
 }
 
 /// An object store that holds the segments.
@@ -113,6 +115,7 @@ fn server_section(section: &Value, file: &Path, settings: &mut Settings) -> Resu
     };
     ingest::read(part("ingest"), &mut settings.server);
     ingest::read_retention(part("retention"), &mut settings.server);
+    debuginfo::read(part("debuginfo"), &mut settings.server.debuginfo);
     storage::read(&mut server, &problems, &mut settings.server);
     server.finish(|_| None);
     let problems = problems.into_vec();

@@ -1,5 +1,7 @@
 //! The HTTP API: one file an endpoint, and what they share.
 
+mod debuginfo;
+mod debuginfod;
 mod diff;
 mod error;
 mod gopprof;
@@ -87,6 +89,8 @@ pub fn router(app: Arc<App>, extra: Option<Router>) -> Router {
             "/api/{*path}",
             get(error::no_such_endpoint).post(error::no_such_endpoint),
         )
+        .merge(debuginfo::router())
+        .merge(debuginfod::router())
         .merge(pyroscope::router())
         .route("/symbol", get(gopprof::symbol).post(gopprof::symbol))
         .route("/pprof/symbol", get(gopprof::symbol).post(gopprof::symbol))

@@ -10,6 +10,7 @@ use super::choose::{self, View};
 use super::read::{self, Added, Want};
 use super::selector::Selector;
 use crate::block::{self, Chunk};
+use crate::debuginfo::Debuginfo;
 use crate::metrics::Metrics;
 use crate::segment::{PartHeader, Profiles};
 use crate::store::cache::{Cache, Held};
@@ -112,6 +113,8 @@ pub struct Engine {
     pub catalog: Arc<Catalog>,
     /// Decoded parts.
     pub cache: Cache,
+    /// Names for addresses.
+    pub debuginfo: Arc<Debuginfo>,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// What recovery still has to read; `None` once all segments are listed.
@@ -186,7 +189,9 @@ impl Engine {
             let part = load::part(disk, &self.cache, segment, index)?;
             let rows = touched.of_segment(&part.profiles);
             if !rows.is_empty() {
-                visit(&read::of_part(&part, &rows, want));
+                let named = self.debuginfo.name(&segment.name, index, &part.symbols);
+                let added = read::of_part(&part, &rows, want);
+                visit(&added.with_names(named.as_deref()));
             }
             return Ok(());
         };
@@ -195,7 +200,9 @@ impl Engine {
         if !rows.is_empty() {
             let fetch = |chunks: &[Chunk]| load::chunks(disk, segment, chunks);
             let part = &files.parts[index];
-            visit(&read::of_block(&sidecar, part, &rows, want, fetch)?);
+            let added = read::of_block(&sidecar, part, &rows, want, fetch)?;
+            let named = self.debuginfo.name(&segment.name, index, &sidecar.symbols);
+            visit(&added.with_names(named.as_deref()));
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Adding parts up into one tree of names: sums per stack first, names last.
 
+pub(super) use crate::debuginfo::is_address;
 use crate::hash::{IdTable, PairTable, bytes};
 use crate::segment::Symbols;
 
@@ -185,19 +186,6 @@ impl Frames<'_> {
         self.locations[location as usize] = range;
         range
     }
-}
-
-/// Whether a sender that had no name wrote `binary+0xoffset` or a mark such as `[unknown]` instead.
-pub(super) fn is_address(name: &[u8]) -> bool {
-    if name == b"[unknown]" || name == b"<unknown>" {
-        return true;
-    }
-    let digits = name
-        .iter()
-        .rev()
-        .take_while(|byte| byte.is_ascii_hexdigit())
-        .count();
-    digits > 0 && name[..name.len() - digits].ends_with(b"+0x")
 }
 
 fn mapping_file(symbols: &Symbols, location: u32) -> &[u8] {

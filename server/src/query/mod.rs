@@ -13,3 +13,4 @@ pub mod series;
 pub mod time;
 pub mod top;
 pub mod tree;
+pub mod unresolved;

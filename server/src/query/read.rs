@@ -30,6 +30,14 @@ pub struct Added<'a> {
     pub labelled: HashMap<(u32, u32), i64>,
 }
 
+impl<'a> Added<'a> {
+    /// The same with names in the place of addresses; nodes and locations are the same.
+    pub fn with_names(self, named: Option<&'a Symbols>) -> Self {
+        let symbols = named.unwrap_or(self.symbols);
+        Self { symbols, ..self }
+    }
+}
+
 impl Selected {
     /// A profile of a segment.
     pub fn of_segment(at: usize, row: &ProfileRow, column: usize) -> Self {

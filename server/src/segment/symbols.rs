@@ -44,7 +44,7 @@ impl Strings {
 }
 
 /// A function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Function {
     /// String ids.
     pub name: u32,

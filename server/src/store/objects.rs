@@ -36,6 +36,27 @@ pub struct ObjectDisk {
 /// A request is tried again for so long; a push waits meanwhile.
 const RETRY: Duration = Duration::from_secs(20);
 
+/// A client of the store; nothing is asked of it yet.
+///
+/// # Errors
+/// When the settings make no sense.
+pub fn connect(settings: &S3) -> io::Result<Arc<dyn ObjectStore>> {
+    let mut builder = AmazonS3Builder::from_env()
+        .with_bucket_name(&settings.bucket)
+        .with_retry(RetryConfig {
+            retry_timeout: RETRY,
+            ..RetryConfig::default()
+        });
+    if let Some(endpoint) = &settings.endpoint {
+        let plain = endpoint.starts_with("http://");
+        builder = builder.with_endpoint(endpoint).with_allow_http(plain);
+    }
+    if let Some(region) = &settings.region {
+        builder = builder.with_region(region);
+    }
+    Ok(Arc::new(builder.build().map_err(io_error)?))
+}
+
 impl ObjectDisk {
     /// Connects, and proves that the server refuses to overwrite: a server that does not would
     /// lose segments silently.
@@ -43,21 +64,7 @@ impl ObjectDisk {
     /// # Errors
     /// When the settings make no sense, the server does not answer, or fails that proof.
     pub fn open(settings: &S3, runtime: Handle, random: u64) -> io::Result<Self> {
-        let mut builder = AmazonS3Builder::from_env()
-            .with_bucket_name(&settings.bucket)
-            .with_retry(RetryConfig {
-                retry_timeout: RETRY,
-                ..RetryConfig::default()
-            });
-        if let Some(endpoint) = &settings.endpoint {
-            let plain = endpoint.starts_with("http://");
-            builder = builder.with_endpoint(endpoint).with_allow_http(plain);
-        }
-        if let Some(region) = &settings.region {
-            builder = builder.with_region(region);
-        }
-        let store = Arc::new(builder.build().map_err(io_error)?);
-        Self::over(store, &settings.prefix, runtime, random)
+        Self::over(connect(settings)?, &settings.prefix, runtime, random)
     }
 
     /// The same over any object store.

@@ -1,0 +1,22 @@
+//! `server.debuginfo`.
+
+use pilotlight_scraper::config::reader::Section;
+use pilotlight_server::DebuginfoSettings;
+
+/// What debug information may take.
+pub fn read(mut section: Section<'_>, settings: &mut DebuginfoSettings) {
+    let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+    if let Some(size) = section.size("max_file_bytes") {
+        settings.max_file_bytes = size;
+    }
+    if let Some(size) = section.size("max_bytes") {
+        settings.max_bytes = size;
+    }
+    if let Some(size) = section.size("table_cache_bytes") {
+        settings.table_cache_bytes = bytes(size);
+    }
+    if let Some(size) = section.size("named_cache_bytes") {
+        settings.named_cache_bytes = bytes(size);
+    }
+    section.finish(|_| None);
+}

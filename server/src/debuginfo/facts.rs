@@ -1,0 +1,181 @@
+//! What an object file says of itself.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use pilotlight_symbolize::{Object, Segment};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// How much a file can tell about an address; later is better.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Quality {
+    /// No names at all.
+    #[default]
+    None,
+    /// A compressed symbol table of functions only (`.gnu_debugdata`).
+    MiniDebuginfo,
+    /// Exported functions only.
+    Dynsym,
+    /// All functions.
+    Symtab,
+    /// Functions, inlined functions, files and lines, some of which stand in other files.
+    Split,
+    /// Functions, inlined functions, files and lines.
+    Dwarf,
+}
+
+impl Quality {
+    /// From the text of the API.
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_value(text.into()).ok()
+    }
+
+    /// The text of the API.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::MiniDebuginfo => "mini_debuginfo",
+            Self::Dynsym => "dynsym",
+            Self::Symtab => "symtab",
+            Self::Split => "split",
+            Self::Dwarf => "dwarf",
+        }
+    }
+}
+
+/// What is known of a file without reading its names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// GNU build id, hex.
+    pub gnu: Option<String>,
+    /// Go's build id, text.
+    pub go: Option<String>,
+    /// Hash of head, tail and length of the file, hex: OpenTelemetry's `htlhash`.
+    pub htlhash: String,
+    /// How much it tells.
+    pub quality: Quality,
+    /// Whether the machine code itself is in it.
+    pub has_code: bool,
+    /// Loadable segments.
+    pub segments: Vec<Segment>,
+}
+
+impl Facts {
+    /// All ids of the file, the best first.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        let own = self.gnu.as_deref().into_iter().chain(self.go.as_deref());
+        own.chain([self.htlhash.as_str()])
+    }
+
+    /// Whether a claimed id (in any spelling) is one of the file's.
+    pub fn has_id(&self, claimed: &str) -> bool {
+        let claimed = normal_id(claimed);
+        let go = self.go.as_deref().unwrap_or_default();
+        self.ids().any(|id| id == claimed) || !go.is_empty() && hex(go.as_bytes()) == claimed
+    }
+
+    /// The id that the file is stored under: safe as part of a name.
+    pub fn key(&self) -> String {
+        match (&self.gnu, &self.go) {
+            (Some(gnu), _) => format!("gnu-{gnu}"),
+            (None, Some(go)) => format!("go-{}", &hex(&Sha256::digest(go))[..32]),
+            (None, None) => format!("htl-{}", self.htlhash),
+        }
+    }
+}
+
+/// The spelling of an id that ids are compared in: hex is lower case, Go's text stays.
+pub fn normal_id(text: &str) -> String {
+    if text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        text.to_ascii_lowercase()
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Lower-case hex.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads what a file says of itself.
+///
+/// # Errors
+/// When it cannot be read or is no ELF file that we know; the text says which.
+pub fn inspect(path: &Path) -> Result<Facts, String> {
+    let htlhash = htlhash(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    let bytes = std::fs::read(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    let object = Object::parse(bytes).map_err(|error| error.to_string())?;
+    let segments = object.segments().to_vec();
+    let quality = match (object.has_debug_info(), object.symbol_count()) {
+        (true, _) => Quality::Dwarf,
+        (false, 0) => Quality::None,
+        (false, _) => Quality::Symtab,
+    };
+    Ok(Facts {
+        gnu: object.build_id().map(hex),
+        go: None,
+        htlhash,
+        quality,
+        has_code: segments.iter().any(|s| s.executable && s.file_size > 0),
+        segments,
+    })
+}
+
+/// SHA-256 over the first 4,096 bytes, the last 4,096 and the length (big endian), its first half.
+fn htlhash(path: &Path) -> io::Result<String> {
+    const EDGE: u64 = 4096;
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut hash = Sha256::new();
+    let mut edge = Vec::new();
+    for start in [0, length.saturating_sub(EDGE)] {
+        edge.clear();
+        file.seek(SeekFrom::Start(start))?;
+        Read::by_ref(&mut file).take(EDGE).read_to_end(&mut edge)?;
+        hash.update(&edge);
+    }
+    hash.update(length.to_be_bytes());
+    Ok(hex(&hash.finalize()[..16]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_binary_says_its_ids_and_what_it_can_tell() {
+        let facts = inspect(Path::new("/proc/self/exe")).unwrap();
+        let gnu = facts.gnu.clone().unwrap();
+        assert!(facts.has_id(&gnu.to_uppercase()));
+        assert!(facts.has_id(&facts.htlhash.clone()));
+        assert!(!facts.has_id("00"));
+        assert_eq!(facts.key(), format!("gnu-{gnu}"));
+        assert_eq!((facts.quality, facts.has_code), (Quality::Dwarf, true));
+    }
+
+    #[test]
+    fn a_text_is_no_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        std::fs::write(&path, "hello").unwrap();
+        assert_eq!(inspect(&path).unwrap_err(), "not an ELF file");
+    }
+
+    #[test]
+    fn qualities_are_ordered_and_spelled_as_in_the_api() {
+        use Quality::*;
+        let all = [None, MiniDebuginfo, Dynsym, Symtab, Split, Dwarf];
+        assert!(all.is_sorted());
+        assert!(
+            all.iter()
+                .all(|&one| Quality::parse(one.text()) == Some(one))
+        );
+        assert_eq!(Quality::parse("best"), Option::None);
+    }
+}

@@ -1,0 +1,382 @@
+//! The store as a whole: what is asked of it, and how files get in.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use pilotlight_symbolize::Segment;
+
+use super::facts::Quality;
+use super::index::{Index, Wanted};
+use super::names::NamedParts;
+use super::objects::{Fetched, ObjectFiles};
+use super::record::{Record, Source};
+use super::tables::{self, Job, Lookup, State, Tables};
+use super::upload::{Announced, Arrived, Held, Started, UploadError, Uploads, base_name};
+use crate::env::Env;
+use crate::hash::{bytes, pair};
+
+/// What debug information may take.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Bytes of one file. Default 4 GiB.
+    pub max_file_bytes: u64,
+    /// Bytes of all files. Default 50 GiB.
+    pub max_bytes: u64,
+    /// Bytes of parsed files in memory. Default 256 MiB.
+    pub table_cache_bytes: usize,
+    /// Bytes of named parts in memory. Default 32 MiB.
+    pub named_cache_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_file_bytes: 4 << 30,
+            max_bytes: 50 << 30,
+            table_cache_bytes: 256 << 20,
+            named_cache_bytes: 32 << 20,
+        }
+    }
+}
+
+/// Why an address has no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// The profile does not say which build ran.
+    NoBuildId,
+    /// No file of this build id is here.
+    NoDebuginfo,
+    /// A file of this name is here, of another build.
+    WrongId,
+    /// The file cannot be read.
+    ParseFailed,
+    /// The file is being read.
+    Waiting,
+    /// The file does not know the address.
+    NotInDebuginfo,
+}
+
+impl Reason {
+    /// As it stands in a frame's name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NoBuildId => "no-build-id",
+            Self::NoDebuginfo => "no-debuginfo",
+            Self::WrongId => "wrong-id",
+            Self::ParseFailed => "parse-failed",
+            Self::Waiting => "waiting",
+            Self::NotInDebuginfo => "not-in-debuginfo",
+        }
+    }
+}
+
+/// What is known of a binary.
+#[derive(Clone)]
+pub enum Found {
+    /// Its names.
+    File {
+        /// Names by address.
+        read: Arc<dyn Lookup>,
+        /// Where its code is mapped.
+        segments: Arc<[Segment]>,
+        /// Whether the file offsets in `segments` are those of the file that ran.
+        exact: bool,
+        /// Differs from file to file.
+        print: u64,
+    },
+    /// None.
+    Missing(Reason),
+}
+
+impl Found {
+    /// Changes when the answers change.
+    pub fn print(&self) -> u64 {
+        match self {
+            Self::File { print, .. } => *print,
+            Self::Missing(reason) => bytes(reason.word().as_bytes()),
+        }
+    }
+}
+
+/// The store of debug information.
+pub struct Debuginfo {
+    files: Arc<dyn ObjectFiles>,
+    index: RwLock<Index>,
+    uploads: Uploads,
+    tables: Tables,
+    /// Parts with names.
+    pub(super) named: NamedParts,
+    /// Held while a file becomes one that counts.
+    commit: Mutex<()>,
+    settings: Settings,
+    env: Arc<dyn Env>,
+}
+
+impl Debuginfo {
+    /// Opens the store; `scratch` is a local folder for uploads. [`Debuginfo::recover`] finds what
+    /// is stored.
+    ///
+    /// # Errors
+    /// When the folder cannot be used.
+    pub fn open(
+        files: Arc<dyn ObjectFiles>,
+        scratch: PathBuf,
+        settings: Settings,
+        env: Arc<dyn Env>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            files,
+            index: RwLock::default(),
+            uploads: Uploads::open(scratch, settings.max_file_bytes, env.now_ns())?,
+            tables: Tables::new(settings.table_cache_bytes),
+            named: NamedParts::new(settings.named_cache_bytes),
+            commit: Mutex::default(),
+            settings,
+            env,
+        })
+    }
+
+    /// Reads the descriptions of all stored files. Leftovers of a crash are removed.
+    ///
+    /// # Errors
+    /// When the files cannot be listed.
+    pub fn recover(&self) -> io::Result<()> {
+        let _commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.files.list()?;
+        let mut described = std::collections::HashSet::new();
+        for name in names.iter().filter(|name| name.ends_with(".json")) {
+            let read = self.files.read(name);
+            let Some(record) = read.ok().and_then(|bytes| Record::decode(&bytes)) else {
+                eprintln!("pilotlight: {name} describes no debug information; left out");
+                continue;
+            };
+            if *name != record.description_name() || !names.contains(&record.file_name()) {
+                eprintln!("pilotlight: {name} and its file do not belong together; left out");
+                continue;
+            }
+            described.insert(record.file_name());
+            self.count(record)?;
+        }
+        let left = names.iter().filter(|name| name.ends_with(".elf"));
+        for name in left.filter(|name| !described.contains(*name)) {
+            if self.files.alone() {
+                self.files.remove(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a file count; removes those that it replaces, or the file itself when it is no use.
+    fn count(&self, record: Record) -> io::Result<bool> {
+        let own = record.clone();
+        let (counts, replaced) = {
+            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+            index.insert(record)
+        };
+        for gone in &replaced {
+            self.remove(gone)?;
+        }
+        if !counts {
+            self.remove(&own)?;
+        }
+        Ok(counts)
+    }
+
+    fn remove(&self, record: &Record) -> io::Result<()> {
+        self.tables.forget(&record.sha256);
+        // The description first: without it the file does not count.
+        self.files.remove(&record.description_name())?;
+        self.files.remove(&record.file_name())
+    }
+
+    fn read<T>(&self, ask: impl FnOnce(&Index) -> T) -> T {
+        ask(&self.index.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a file of this build id and quality would be of use.
+    pub fn wanted(&self, build_id: &str, quality: Quality) -> Wanted {
+        self.read(|index| index.wanted(build_id, quality))
+    }
+
+    /// All stored files.
+    pub fn all(&self) -> Vec<Arc<Record>> {
+        self.read(Index::all)
+    }
+
+    /// The file that tells most of a build id, and one that has its code.
+    pub fn of_build_id(&self, build_id: &str) -> Option<(Arc<Record>, Option<Arc<Record>>)> {
+        self.read(|index| index.find(build_id))
+    }
+
+    /// The bytes of a stored file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn fetch(&self, record: &Record) -> io::Result<Fetched> {
+        self.files.fetch(&record.file_name())
+    }
+
+    /// Begins an upload, unless the file is of no use.
+    ///
+    /// # Errors
+    /// When the announcement makes no sense or there is no room.
+    pub fn start_upload(
+        &self,
+        announced: Announced,
+        source: Source,
+    ) -> Result<Started, UploadError> {
+        let wanted = self.wanted(&announced.build_id, announced.quality);
+        if !wanted.yes() {
+            return Ok(Started::NotNeeded(wanted.text()));
+        }
+        let stored = self.read(Index::bytes);
+        if stored.saturating_add(announced.size_bytes) > self.settings.max_bytes {
+            return Err(UploadError::Full(format!(
+                "{stored} bytes of debug information are stored and {} more do not fit into {} \
+                 (server.debuginfo.max_bytes); raise it, or delete files",
+                announced.size_bytes, self.settings.max_bytes
+            )));
+        }
+        self.uploads.start(announced, source, self.env.now_ns())
+    }
+
+    /// Takes hold of an upload.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub async fn hold(&self, id: &str) -> Result<Held, UploadError> {
+        self.uploads.hold(id, self.env.now_ns()).await
+    }
+
+    /// Checks and stores a file that has arrived whole. Blocks.
+    ///
+    /// # Errors
+    /// When bytes are missing, or the file is not what was announced, or cannot be stored.
+    pub fn finish_upload(&self, held: &Held) -> Result<(Record, bool), UploadError> {
+        let arrived = self.uploads.finish(held)?;
+        let stored = self.store(arrived)?;
+        self.uploads.close(held);
+        Ok(stored)
+    }
+
+    /// Stores a checked file; answers whether it is of use. Blocks.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn store(&self, arrived: Arrived) -> io::Result<(Record, bool)> {
+        let mut record = Record::new(
+            &arrived.facts,
+            arrived.size_bytes,
+            &arrived.sha256,
+            &arrived.name,
+            arrived.source,
+        );
+        record.stored_ns = self.env.now_ns();
+        let _commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((best, code)) = self.of_build_id(record.ids().first().map_or("", |id| id)) {
+            let both = [Some(best), code].into_iter().flatten();
+            if let Some(same) = both.into_iter().find(|of| of.sha256 == record.sha256) {
+                return Ok((Record::clone(&same), true));
+            }
+        }
+        self.files.put_file(&record.file_name(), &arrived.path)?;
+        let description = record.encode();
+        self.files
+            .put_bytes(&record.description_name(), &description)?;
+        let counts = self.count(record.clone())?;
+        if counts {
+            // Read at once, so that the first who asks does not wait.
+            self.tables.get(&job(&record));
+        }
+        Ok((record, counts))
+    }
+
+    /// What is known of a binary that a profile names.
+    pub fn find(&self, build_id: &str, file: &str) -> Found {
+        if build_id.is_empty() {
+            return Found::Missing(Reason::NoBuildId);
+        }
+        let Some((best, code)) = self.of_build_id(build_id) else {
+            let other = self.read(|index| index.has_name(base_name(file)));
+            let reason = if other {
+                Reason::WrongId
+            } else {
+                Reason::NoDebuginfo
+            };
+            return Found::Missing(reason);
+        };
+        if best.failed.is_some() {
+            return Found::Missing(Reason::ParseFailed);
+        }
+        match self.tables.get(&job(&best)) {
+            State::Waiting => Found::Missing(Reason::Waiting),
+            State::Ready(read) => {
+                let mapped = code.as_ref().unwrap_or(&best);
+                let print = bytes(best.sha256.as_bytes());
+                Found::File {
+                    read,
+                    segments: mapped.segments().into(),
+                    exact: mapped.has_code,
+                    print: pair(print, bytes(mapped.sha256.as_bytes())),
+                }
+            }
+        }
+    }
+
+    /// Finds what is stored, then reads files as they are asked for, until [`Debuginfo::stop`].
+    pub fn run(&self) {
+        if let Err(error) = self.recover() {
+            eprintln!("pilotlight: debug information cannot be listed: {error}");
+        }
+        while let Some(job) = self.tables.next() {
+            let read = self.read_file(&job);
+            if let Err(reason) = &read {
+                eprintln!("pilotlight: debug information {}: {reason}", job.file);
+            }
+            self.tables.done(&job, read.ok());
+        }
+    }
+
+    fn read_file(&self, job: &Job) -> Result<Arc<dyn Lookup>, String> {
+        let fetched = self.files.fetch(&job.file);
+        let fetched = fetched.map_err(|error| error.to_string())?;
+        let read = std::panic::catch_unwind(|| tables::parse(fetched.path()));
+        let read = read.unwrap_or_else(|_| Err("reading it panicked".to_owned()));
+        if let Err(reason) = &read {
+            let _commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+            let failed = {
+                let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+                index.fail(&job.key, &job.sha256, reason)
+            };
+            if let Some(record) = failed {
+                let description = record.encode();
+                let name = record.description_name();
+                let written = self.files.put_bytes(&name, &description);
+                written.map_err(|error| format!("{reason}; noting that: {error}"))?;
+            }
+        }
+        read
+    }
+
+    /// Ends [`Debuginfo::run`].
+    pub fn stop(&self) {
+        self.tables.stop();
+    }
+
+    /// For `/api/v1/debuginfo`: bytes stored, uploads under way, bytes and files in memory.
+    pub fn stats(&self) -> (u64, usize, usize, usize) {
+        let (table_bytes, tables) = self.tables.stats();
+        let uploads = self.uploads.count();
+        (self.read(Index::bytes), uploads, table_bytes, tables)
+    }
+}
+
+fn job(record: &Record) -> Job {
+    Job {
+        key: record.key(),
+        sha256: record.sha256.clone(),
+        file: record.file_name(),
+    }
+}

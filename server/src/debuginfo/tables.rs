@@ -1,0 +1,245 @@
+//! Names by address, read from files once and kept within a bound.
+//!
+//! Parsing stands behind [`parse`] alone, so that it can move into a process of its own.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use pilotlight_symbolize::{Frame, Object};
+
+/// What a file says of addresses.
+pub trait Lookup: Send + Sync {
+    /// Functions at an address of the file, innermost inlined one first; empty when none is known.
+    fn frames(&self, svma: u64) -> Vec<Frame>;
+    /// Bytes that it holds in memory.
+    fn heap_bytes(&self) -> usize;
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// The reason why it gives no names.
+pub fn parse(path: &Path) -> Result<Arc<dyn Lookup>, String> {
+    let bytes = std::fs::read(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    let bytes_held = bytes.len();
+    let object = Object::parse(bytes).map_err(|error| error.to_string())?;
+    Ok(Arc::new(Whole { object, bytes_held }))
+}
+
+/// The object itself, parsed as it is asked.
+struct Whole {
+    object: Object,
+    bytes_held: usize,
+}
+
+impl Lookup for Whole {
+    fn frames(&self, svma: u64) -> Vec<Frame> {
+        self.object.frames(svma)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        // What is parsed from DWARF takes about as much again.
+        self.bytes_held * 2
+    }
+}
+
+/// A file's state.
+#[derive(Clone)]
+pub enum State {
+    /// It is to be read.
+    Waiting,
+    /// It was read.
+    Ready(Arc<dyn Lookup>),
+}
+
+struct Entry {
+    state: State,
+    used: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// By the SHA-256 of the file.
+    entries: HashMap<String, Entry>,
+    /// (key, SHA-256, object name) of files to read.
+    queue: VecDeque<Job>,
+    uses: u64,
+    bytes: usize,
+    stopped: bool,
+}
+
+/// A file to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// What the file is stored under.
+    pub key: String,
+    /// Its SHA-256.
+    pub sha256: String,
+    /// Its object.
+    pub file: String,
+}
+
+/// The cache and the queue of what is to be read.
+pub struct Tables {
+    inner: Mutex<Inner>,
+    more: Condvar,
+    limit_bytes: usize,
+}
+
+impl Tables {
+    /// A cache of `limit_bytes`; a single larger file is kept alone.
+    pub fn new(limit_bytes: usize) -> Self {
+        Self {
+            inner: Mutex::default(),
+            more: Condvar::new(),
+            limit_bytes,
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
+        act(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A file's state; one that is not in the cache is put into the queue.
+    pub fn get(&self, job: &Job) -> State {
+        self.with(|inner| {
+            inner.uses += 1;
+            let used = inner.uses;
+            if let Some(entry) = inner.entries.get_mut(&job.sha256) {
+                entry.used = used;
+                return entry.state.clone();
+            }
+            let state = State::Waiting;
+            let entry = Entry { state, used };
+            inner.entries.insert(job.sha256.clone(), entry);
+            inner.queue.push_back(job.clone());
+            self.more.notify_one();
+            State::Waiting
+        })
+    }
+
+    /// Forgets a file.
+    pub fn forget(&self, sha256: &str) {
+        self.with(|inner| inner.remove(sha256));
+    }
+
+    /// Ends [`Tables::next`].
+    pub fn stop(&self) {
+        self.with(|inner| inner.stopped = true);
+        self.more.notify_all();
+    }
+
+    /// The next file to read; waits for one. `None` after [`Tables::stop`].
+    pub fn next(&self) -> Option<Job> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if inner.stopped {
+                return None;
+            }
+            if let Some(job) = inner.queue.pop_front() {
+                return Some(job);
+            }
+            inner = self
+                .more
+                .wait(inner)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A file was read; without names it is forgotten, and asked for anew when needed.
+    pub fn done(&self, job: &Job, read: Option<Arc<dyn Lookup>>) {
+        self.with(|inner| {
+            let Some(read) = read else {
+                return inner.remove(&job.sha256);
+            };
+            let bytes = read.heap_bytes();
+            let Some(entry) = inner.entries.get_mut(&job.sha256) else {
+                return;
+            };
+            entry.state = State::Ready(read);
+            inner.bytes += bytes;
+            inner.shrink(self.limit_bytes, &job.sha256);
+        });
+    }
+
+    /// Bytes held, files held.
+    pub fn stats(&self) -> (usize, usize) {
+        self.with(|inner| (inner.bytes, inner.entries.len()))
+    }
+}
+
+impl Inner {
+    fn remove(&mut self, sha256: &str) {
+        if let Some(entry) = self.entries.remove(sha256)
+            && let State::Ready(read) = entry.state
+        {
+            self.bytes -= read.heap_bytes();
+        }
+    }
+
+    /// Drops the least recently used files, but never `keep`.
+    fn shrink(&mut self, limit: usize, keep: &str) {
+        while self.bytes > limit {
+            let ready = |(sha, entry): &(&String, &Entry)| {
+                matches!(entry.state, State::Ready(_)) && *sha != keep
+            };
+            let oldest = self.entries.iter().filter(ready);
+            let oldest = oldest.min_by_key(|(_, entry)| entry.used);
+            let Some(sha) = oldest.map(|(sha, _)| sha.clone()) else {
+                return;
+            };
+            self.remove(&sha);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sized(usize);
+
+    impl Lookup for Sized {
+        fn frames(&self, _: u64) -> Vec<Frame> {
+            Vec::new()
+        }
+
+        fn heap_bytes(&self) -> usize {
+            self.0
+        }
+    }
+
+    fn job(sha256: &str) -> Job {
+        Job {
+            key: String::new(),
+            sha256: sha256.to_owned(),
+            file: String::new(),
+        }
+    }
+
+    fn ready(tables: &Tables, sha: &str) -> bool {
+        matches!(tables.get(&job(sha)), State::Ready(_))
+    }
+
+    #[test]
+    fn files_are_read_once_and_the_least_used_leave() {
+        let tables = Tables::new(100);
+        for sha in ["a", "b"] {
+            assert!(!ready(&tables, sha));
+            assert!(!ready(&tables, sha), "waiting, and not queued again");
+            assert_eq!(tables.next(), Some(job(sha)));
+            tables.done(&job(sha), Some(Arc::new(Sized(40))));
+        }
+        assert!(ready(&tables, "a"));
+        tables.get(&job("c"));
+        tables.done(&tables.next().unwrap(), Some(Arc::new(Sized(50))));
+        assert_eq!(tables.stats(), (90, 2));
+        assert!(ready(&tables, "a") && ready(&tables, "c"));
+        assert!(!ready(&tables, "b"), "not used since");
+        tables.done(&tables.next().unwrap(), None);
+        assert!(!ready(&tables, "b"), "a failed one is queued anew");
+        tables.stop();
+        assert_eq!(tables.next(), None);
+    }
+}

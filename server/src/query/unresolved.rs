@@ -1,0 +1,117 @@
+//! Binaries with addresses that have no names, and why.
+
+use std::collections::HashMap;
+
+use super::engine::{Cancel, Coverage, Engine, QueryError, Selection};
+use super::read::Want;
+use crate::debuginfo::{Found, Reason, base_name, unresolved};
+use crate::segment::Symbols;
+
+/// A binary, some of whose addresses have no name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unresolved {
+    /// Path as the profile has it.
+    pub file: String,
+    /// Build id as the profile has it; may be empty.
+    pub build_id: String,
+    /// Why.
+    pub reason: Reason,
+    /// Distinct addresses without a name, a service and a segment.
+    pub frames: u64,
+    /// Value of the stacks that end in one.
+    pub value: i64,
+}
+
+impl Unresolved {
+    /// What to do about it, for people.
+    pub fn advice(&self) -> String {
+        let (name, id) = (base_name(&self.file), self.build_id.as_str());
+        match self.reason {
+            Reason::NoBuildId => format!(
+                "the profile does not say which build of {name} ran; link it with --build-id"
+            ),
+            Reason::NoDebuginfo => format!(
+                "pilotlight debuginfo upload FILE, the {name} (or its debug file) with build id {id}"
+            ),
+            Reason::WrongId => {
+                format!("a {name} is stored, of another build; upload the one with build id {id}")
+            }
+            Reason::ParseFailed => format!(
+                "the stored file of {name} cannot be read, see /api/v1/debuginfo/files; upload \
+                 another one"
+            ),
+            Reason::Waiting => "nothing: its names are being read".to_owned(),
+            Reason::NotInDebuginfo => format!(
+                "the stored file of {name} does not name these addresses; upload one that is not \
+                 stripped"
+            ),
+        }
+    }
+}
+
+impl Engine {
+    /// Binaries without names in a selection, the largest value first, and the selection's total.
+    ///
+    /// # Errors
+    /// [`QueryError::Cancelled`].
+    pub fn unresolved(
+        &self,
+        selection: &Selection,
+        cancel: &Cancel,
+    ) -> Result<(Vec<Unresolved>, i64, Coverage), QueryError> {
+        let mut found: HashMap<(String, String), Unresolved> = HashMap::new();
+        let mut total = 0_i64;
+        let coverage = self.walk_parts(selection, Want::Stacks, cancel, |added| {
+            let symbols = added.symbols;
+            total = added
+                .nodes
+                .iter()
+                .fold(total, |sum, v| sum.saturating_add(*v));
+            for (mapping, (frames, value)) in count(symbols, &added.nodes) {
+                let of = &symbols.mappings[mapping as usize];
+                let text = |id| String::from_utf8_lossy(symbols.strings.get(id)).into_owned();
+                let key = (text(of.filename), text(of.build_id));
+                let entry = found.entry(key.clone()).or_insert_with(|| Unresolved {
+                    file: key.0,
+                    build_id: key.1,
+                    reason: match self.debuginfo.of_mapping(symbols, mapping) {
+                        Found::Missing(reason) => reason,
+                        Found::File { .. } => Reason::NotInDebuginfo,
+                    },
+                    frames: 0,
+                    value: 0,
+                });
+                entry.frames += frames;
+                entry.value = entry.value.saturating_add(value);
+            }
+            Ok(())
+        })?;
+        let mut all: Vec<Unresolved> = found.into_values().collect();
+        all.sort_by(|a, b| (b.value, &a.file).cmp(&(a.value, &b.file)));
+        Ok((all, total, coverage))
+    }
+}
+
+/// For each mapping: addresses without names that the selection uses, and the value that ends there.
+fn count(symbols: &Symbols, nodes: &[i64]) -> HashMap<u32, (u64, i64)> {
+    let open = unresolved(symbols);
+    let mut used = vec![false; nodes.len()];
+    let mut seen = vec![false; open.len()];
+    let mut counts: HashMap<u32, (u64, i64)> = HashMap::new();
+    for node in (1..nodes.len()).rev() {
+        used[node] |= nodes[node] != 0;
+        if !used[node] {
+            continue;
+        }
+        used[symbols.parents[node] as usize] = true;
+        let location = symbols.node_locations[node] as usize;
+        if open[location] {
+            let mapping = symbols.locations.mapping[location] - 1;
+            let count = counts.entry(mapping).or_default();
+            count.0 += u64::from(!seen[location]);
+            count.1 = count.1.saturating_add(nodes[node]);
+            seen[location] = true;
+        }
+    }
+    counts
+}
