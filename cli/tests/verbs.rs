@@ -149,3 +149,48 @@ fn a_server_that_is_not_there_and_https_say_what_to_run_next() {
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("TLS comes with a later version"), "{err}");
 }
+
+#[test]
+fn debug_information_is_sent_once_and_listed() {
+    let scratch = Scratch::new("debuginfo");
+    let port = free_port();
+    let (listen, server) = (
+        format!("127.0.0.1:{port}"),
+        format!("http://127.0.0.1:{port}"),
+    );
+    let folder = scratch.path().join("bin");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("app.c"), "int main(void) { return 0; }\n").unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-g", "-Wl,--build-id=sha1", "-o", "app", "app.c"])
+        .current_dir(&folder)
+        .status();
+    assert!(built.unwrap().success());
+    let running = Running::start(
+        scratch.path(),
+        &["server", "--listen", &listen, "--data", "d"],
+    );
+    wait_for("ready", PATIENCE, || {
+        http::get_within(port, "/ready", Duration::from_secs(2)).map(drop)
+    });
+    let ask = |arguments: &[&str]| {
+        let all = [arguments, &["--server", &server]].concat();
+        let output = run(scratch.path(), &all);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let first = ask(&["debuginfo", "upload", "bin"]);
+    assert!(first.starts_with("stored      dwarf           "), "{first}");
+    assert!(first.ends_with("  bin/app\n"), "{first}");
+    let again = ask(&["debuginfo", "upload", "bin/app"]);
+    assert_eq!(again, first.replace("stored    ", "not needed"));
+    let list = ask(&["debuginfo", "list"]);
+    assert!(list.starts_with("no address of this selection lacks a name\n"));
+    assert!(list.contains(" app ("), "{list}");
+    let text_file = ["debuginfo", "upload", "bin/app.c", "--server", &server];
+    let refused = run(scratch.path(), &text_file);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("bin/app.c: not an ELF file\nnext:  file "));
+    let (output, _) = running.stop("-TERM");
+    assert!(output.status.success());
+}
