@@ -27,7 +27,7 @@ mod tables;
 mod upload;
 
 pub use facts::Quality;
-pub use names::{is_address, unresolved};
+pub use names::{has_reason, is_address, unresolved};
 pub use objects::{Fetched, FolderFiles, ObjectFiles};
 pub use record::{Record, Source};
 #[cfg(feature = "s3")]

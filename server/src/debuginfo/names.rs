@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pilotlight_symbolize::Frame;
 
-use super::store::{Debuginfo, Found};
+use super::store::{Debuginfo, Found, Reason};
 use super::svma::svma;
 use super::upload::base_name;
 use crate::hash::pair;
@@ -22,6 +22,17 @@ pub fn is_address(name: &[u8]) -> bool {
         .take_while(|byte| byte.is_ascii_hexdigit())
         .count();
     digits > 0 && name[..name.len() - digits].ends_with(b"+0x")
+}
+
+/// Whether a name is an address with the reason why it has none: `binary[reason]+0xoffset`.
+pub fn has_reason(name: &[u8]) -> bool {
+    let digits = name
+        .iter()
+        .rev()
+        .take_while(|byte| byte.is_ascii_hexdigit());
+    let before = name[..name.len() - digits.count()].strip_suffix(b"]+0x");
+    let word = before.and_then(|before| before.rsplit(|&byte| byte == b'[').next());
+    word.is_some_and(|word| Reason::ALL.iter().any(|of| of.word().as_bytes() == word))
 }
 
 /// For each location, whether it has an address in a binary and no name.
@@ -244,7 +255,7 @@ impl<'a> Namer<'a> {
                     frames.iter().for_each(|frame| self.line(frame));
                     return true;
                 }
-                "not-in-debuginfo"
+                Reason::NotInDebuginfo.word()
             }
         };
         let name = self.with_reason(mapping, address, reason);
@@ -307,5 +318,24 @@ impl<'a> Namer<'a> {
         let id = self.out.strings.push(text);
         self.strings.insert(text.to_vec(), id);
         id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_told_from_other_names() {
+        assert!(has_reason(b"libc.so.6[no-debuginfo]+0x1098eb"));
+        assert!(is_address(b"libc.so.6[no-debuginfo]+0x1098eb"));
+        let others: [&[u8]; 5] = [
+            b"[vdso]+0xbe1",
+            b"a[b]+0x1",
+            b"libc.so.6+0x1",
+            b"waiting",
+            b"",
+        ];
+        assert!(others.iter().all(|name| !has_reason(name)));
     }
 }

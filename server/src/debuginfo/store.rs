@@ -59,6 +59,16 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::NoBuildId,
+        Self::NoDebuginfo,
+        Self::WrongId,
+        Self::ParseFailed,
+        Self::Waiting,
+        Self::NotInDebuginfo,
+    ];
+
     /// As it stands in a frame's name.
     pub fn word(self) -> &'static str {
         match self {

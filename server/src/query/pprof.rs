@@ -7,6 +7,8 @@ use pilotlight_profile::{
     StackId, StrId,
 };
 
+use crate::debuginfo::has_reason;
+
 use super::engine::{Cancel, Coverage, Engine, QueryError, Selection};
 use super::merge::{address_name, is_address};
 use super::read::{Added, Want};
@@ -257,7 +259,8 @@ impl<'a> Writer<'a> {
             let name = text(&mut self.out, of.name);
             let system_name = text(&mut self.out, of.system_name);
             let filename = text(&mut self.out, of.filename);
-            if name != StrId::EMPTY {
+            // Why there is no name stands in trees and tables; a reader of pprof looks for it itself.
+            if name != StrId::EMPTY && !has_reason(self.symbols.strings.get(of.name)) {
                 let function = self
                     .out
                     .function(name, system_name, filename, of.start_line);
