@@ -11,7 +11,7 @@
 //! | `sdk` | handler, start, report, overhead, accuracy | pprof-rs with its three unwinders |
 //! | `sdk await` | a poll under spans and labels | async-backtrace, tracing |
 //! | `server` | ingest, acknowledgement, bytes, flame graph | Pyroscope, Parca (measured once) |
-//! | `store` | a load from socket to blocks, bytes, questions warm and cold | Pyroscope, Parca (measured once) |
+//! | `store` | a load from socket to blocks, bytes, questions warm and cold, 100,000 blocks, growth | Pyroscope, Parca (measured once, or running ones by URL) |
 //! | `ui` | the page in headless Chromium (`npm run bench` of `ui/web`) | - |
 //! | `build` | a cold release build of the binary; minutes of work | - |
 //!
@@ -56,13 +56,11 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["unwind"] => unwind::run(),
         ["sdk", groups @ ..] => sdk::run(groups),
         ["server"] => server::run(),
-        ["store"] => store::run(None),
-        ["store", folder] => store::run(Some(folder)),
+        ["store", words @ ..] => store::run(words),
         ["ui"] => ui::run(),
         ["build"] => cold_build::run(),
-        _ => Err(
-            "usage: bench profile | unwind | sdk [GROUP…] | server | store [FOLDER] | ui | build"
-                .into(),
-        ),
+        _ => Err("usage: bench profile | unwind | sdk [GROUP…] | server \
+             | store [FOLDER] [--long] [--pyroscope URL] [--parca URL] | ui | build"
+            .into()),
     }
 }

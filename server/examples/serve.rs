@@ -1,4 +1,5 @@
-//! A bare server for tests and measurements: `serve DATA_DIR [--listen ADDR] [--rebuild-index]`.
+//! A bare server for tests and measurements: `serve DATA_DIR [--listen ADDR]
+//! [--max-age-days N] [--rebuild-index]`.
 //! Prints its address, runs until killed.
 
 use pilotlight_server::{Config, Server};
@@ -12,6 +13,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         match arg.as_str() {
             "--listen" => {
                 config.listen = args.next().ok_or("--listen wants an address")?.parse()?
+            }
+            "--max-age-days" => {
+                let days: u64 = args
+                    .next()
+                    .ok_or("--max-age-days wants a number")?
+                    .parse()?;
+                if let Some(rules) = &mut config.maintenance {
+                    rules.max_age = Some(std::time::Duration::from_secs(days * 86_400));
+                }
             }
             "--rebuild-index" => config.rebuild_index = true,
             other => return Err(format!("unknown argument {other}").into()),

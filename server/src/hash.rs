@@ -37,6 +37,57 @@ pub fn bytes(data: &[u8]) -> u64 {
     fold(state ^ u64::from_le_bytes(last), K | 2)
 }
 
+/// Two hashes with seeds of their own, valid inside this process only.
+pub type Wide = (u64, u64);
+
+/// The second hash starts elsewhere and multiplies by another number.
+const K2: u64 = 0xd6e8_feb8_6659_fd93;
+
+#[inline]
+fn wide_step(state: Wide, word: u64) -> Wide {
+    (fold(state.0 ^ word, K), fold(state.1 ^ word, K2))
+}
+
+#[inline]
+fn wide_start(len: usize) -> Wide {
+    (seed() ^ (len as u64), seed().rotate_left(32) ^ (len as u64))
+}
+
+/// Hash of two hashes.
+#[inline]
+pub fn wide_pair(a: Wide, b: Wide) -> Wide {
+    let state = wide_step(wide_step(wide_start(4), a.0), a.1);
+    wide_step(wide_step(state, b.0), b.1)
+}
+
+/// Hash of a list of numbers.
+#[inline]
+pub fn wide_ids(list: &[u32]) -> Wide {
+    let mut state = wide_start(list.len());
+    let mut pairs = list.chunks_exact(2);
+    for pair in &mut pairs {
+        state = wide_step(state, u64::from(pair[0]) << 32 | u64::from(pair[1]));
+    }
+    let last = pairs.remainder().first().map_or(0, |&id| u64::from(id) + 1);
+    wide_step(state, last)
+}
+
+/// Hash of a byte string.
+#[inline]
+pub fn wide_bytes(data: &[u8]) -> Wide {
+    let mut state = wide_start(data.len());
+    let mut words = data.chunks_exact(8);
+    for word in &mut words {
+        let mut buffer = [0; 8];
+        buffer.copy_from_slice(word);
+        state = wide_step(state, u64::from_le_bytes(buffer));
+    }
+    let mut last = [0; 8];
+    let rest = words.remainder();
+    last[..rest.len()].copy_from_slice(rest);
+    wide_step(state, u64::from_le_bytes(last))
+}
+
 /// Open-addressing table from a hash to an id; the caller keeps the values and compares them.
 #[derive(Default)]
 pub struct IdTable {
@@ -46,6 +97,11 @@ pub struct IdTable {
 }
 
 impl IdTable {
+    /// Heap bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.slots.len() * size_of::<(u32, u32)>()
+    }
+
     /// The id under `hash` for which `equal` holds, or `new_id` put in its place.
     /// Second part of the answer: whether `new_id` was taken.
     #[inline]
@@ -98,6 +154,11 @@ pub struct PairTable {
 }
 
 impl PairTable {
+    /// Heap bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.slots.len() * size_of::<(u64, u32)>()
+    }
+
     /// The id of a pair, or `new_id` put in its place; then the second part is true.
     #[inline]
     pub fn intern(&mut self, first: u32, second: u32, new_id: u32) -> (u32, bool) {

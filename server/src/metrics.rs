@@ -29,6 +29,8 @@ pub struct Metrics {
     pub damaged_segments: AtomicU64,
     /// Merges done.
     pub merges: AtomicU64,
+    /// Of them, of segments whose profiles were still in memory.
+    pub merges_from_memory: AtomicU64,
     /// Segments deleted by retention.
     pub expired_segments: AtomicU64,
     /// Queries answered.
@@ -144,6 +146,11 @@ pub fn counters(text: &mut Text, metrics: &Metrics) {
             "merges_total",
             "Merges of small segments.",
             load(&metrics.merges),
+        ),
+        (
+            "merges_from_memory_total",
+            "Merges of segments whose profiles were still in memory.",
+            load(&metrics.merges_from_memory),
         ),
         (
             "expired_segments_total",

@@ -218,6 +218,7 @@ fn app(config: &Config, disk: Arc<dyn Disk>, debuginfo: Arc<Debuginfo>) -> Arc<A
         linger: config.linger.min(MAX_LINGER),
         full_bytes: config.head_bytes / 4,
         ids: config.remembered_pushes,
+        epoch_bytes: config.maintenance.as_ref().map_or(0, |_| config.head_bytes),
     };
     let writer = Arc::new(Writer::new(
         writer_config,
@@ -268,6 +269,7 @@ fn store_thread(
         disk: app.engine.disk.clone(),
         catalog: app.engine.catalog.clone(),
         metrics: app.engine.metrics.clone(),
+        writer: Some(app.writer.clone()),
         age: Mutex::default(),
     });
     move || {

@@ -303,6 +303,41 @@ fn a_roll_up_answers_the_same_in_fewer_rows() {
 }
 
 #[test]
+fn a_roll_up_without_a_label_sums_over_it() {
+    let step = 300 * SECOND;
+    let parts = parts(3, 400);
+    let dropped = ["pod".to_owned()];
+    let mut stripped = parts.clone();
+    for entry in stripped
+        .iter_mut()
+        .flat_map(|(header, _)| &mut header.series)
+    {
+        assert!(entry.labels.iter().any(|(name, _)| name == "pod"));
+        entry.labels.retain(|(name, _)| name != "pod");
+    }
+    let expected = answer_of_parts(&stripped, step);
+    let rolled = block::roll_up(parts.clone(), &Layout::default(), step, &dropped).unwrap();
+    assert_eq!(answer_of_block(&rolled, step).unwrap(), expected);
+    // The same from a block, whose rows are read forwards.
+    let raw = block::from_parts(parts, &Layout::default(), 0).unwrap();
+    let again = block::roll_up_of(&raw, &Layout::default(), step, &dropped).unwrap();
+    assert_eq!(answer_of_block(&again, step).unwrap(), expected);
+    let series = |block: &Block| {
+        block
+            .parts
+            .iter()
+            .map(|part| part.series.len())
+            .sum::<usize>()
+    };
+    assert!(
+        series(&raw) > series(&again),
+        "{} {}",
+        series(&raw),
+        series(&again)
+    );
+}
+
+#[test]
 fn stacks_are_numbered_by_frequency_and_rows_are_sorted() {
     let block = block::from_parts(parts(5, 60), &Layout::default(), 0).unwrap();
     let mut counts: BTreeMap<String, BTreeMap<i32, u64>> = BTreeMap::new();
@@ -449,7 +484,7 @@ fn write_fixtures() {
     flipped[60] ^= 4;
     put(&format!("block1-flipped{MANIFEST}"), &flipped);
     let mut later = bytes;
-    later[4] = 2;
+    later[4] = 3;
     put(&format!("block1-later{MANIFEST}"), &later);
     let mut samples = block.samples.clone();
     let chunk = block.files.parts[0].groups[0].chunks[4];
@@ -457,9 +492,54 @@ fn write_fixtures() {
     put(&format!("block1-flipped{SAMPLES}"), &samples);
 }
 
+/// A roll-up without `pod`: its manifest is of version 2, both Parquet files are of version 1.
+fn block_2() -> (Block, Vec<u8>) {
+    let dropped = ["pod".to_owned()];
+    let made = block::roll_up(parts(11, 8), &Layout::default(), 300 * SECOND, &dropped);
+    let mut block = made.unwrap();
+    block.files.step_ns = 300 * SECOND;
+    block.files.of = format!("block1{MANIFEST}");
+    block.files.dropped = dropped.to_vec();
+    let manifest = block::encode_manifest(&header_of(&block), &block.files);
+    (block, manifest)
+}
+
+#[test]
+fn the_fixture_of_version_2_is_read() {
+    let name = |end: &str| fixture(&format!("block2{end}"));
+    if std::env::var_os("PILOTLIGHT_WRITE_FIXTURES").is_some_and(|version| version == "2") {
+        let (block, manifest) = block_2();
+        fs::write(name(MANIFEST), manifest).unwrap();
+        fs::write(name(SAMPLES), block.samples).unwrap();
+        fs::write(name(SYMBOLS), block.symbols).unwrap();
+    }
+    let manifest = fs::read(name(MANIFEST)).unwrap();
+    assert_eq!(manifest[4], 2);
+    let (header, files) = block::decode_manifest(&manifest).unwrap();
+    assert_eq!(files.dropped, ["pod"]);
+    let read = Block {
+        samples: fs::read(name(SAMPLES)).unwrap(),
+        symbols: fs::read(name(SYMBOLS)).unwrap(),
+        parts: header.parts,
+        files,
+    };
+    let (made, _) = block_2();
+    assert_eq!(read.files, made.files);
+    let step = 300 * SECOND;
+    assert_eq!(
+        answer_of_block(&read, step).unwrap(),
+        answer_of_block(&made, step).unwrap()
+    );
+    for bit in 0..manifest.len() * 8 {
+        let mut damaged = manifest.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(block::decode_manifest(&damaged).is_err(), "bit {bit}");
+    }
+}
+
 #[test]
 fn fixtures_of_version_1_are_read_and_damaged_ones_named() {
-    if std::env::var_os("PILOTLIGHT_WRITE_FIXTURES").is_some() {
+    if std::env::var_os("PILOTLIGHT_WRITE_FIXTURES").is_some_and(|version| version == "1") {
         write_fixtures();
     }
     let read = |name: &str| fs::read(fixture(name)).unwrap();
@@ -480,7 +560,7 @@ fn fixtures_of_version_1_are_read_and_damaged_ones_named() {
     for (manifest, says) in [
         ("block1-cut.plblk", "its header says"),
         ("block1-flipped.plblk", "checksum of header"),
-        ("block1-later.plblk", "version 2 is not known"),
+        ("block1-later.plblk", "version 3 is not known"),
     ] {
         let error = open(manifest, "block1.samples.parquet")
             .err()

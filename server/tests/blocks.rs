@@ -193,6 +193,31 @@ fn answers_stay_equal_while_segments_become_blocks_and_blocks_larger_ones() {
 }
 
 #[test]
+fn a_block_made_from_memory_answers_as_its_segments_do() {
+    let (plain, merging) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Local::start(config(plain.path()));
+    push_some(server.address, &mut Rng(5), 0, 40);
+    let expected = answers(server.address);
+    server.stop();
+    let mut rules = config(merging.path());
+    rules.maintenance = Some(busy_maintenance());
+    let server = Local::start(rules);
+    push_some(server.address, &mut Rng(5), 0, 40);
+    wait("all in blocks", || {
+        let status = status(server.address);
+        assert_eq!(answers(server.address), expected);
+        status["segments"] == status["blocks"]
+    });
+    let metrics = get(server.address, "/metrics").text();
+    let line = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("pilotlight_merges_from_memory_total "));
+    assert!(line.unwrap().parse::<u64>().unwrap() > 0, "{metrics}");
+    assert_eq!(answers(server.address), expected);
+    server.stop();
+}
+
+#[test]
 fn answers_stay_equal_with_roll_ups_and_go_on_from_them_when_the_samples_are_gone() {
     let mut rng = Rng(3);
     let folder = tempfile::tempdir().unwrap();

@@ -24,7 +24,13 @@ pub struct Answer {
 impl Client {
     /// Connects to a local port.
     pub fn connect(port: u16) -> Outcome<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        Self::connect_to(&format!("http://127.0.0.1:{port}"))
+    }
+
+    /// Connects to `http://HOST:PORT`.
+    pub fn connect_to(url: &str) -> Outcome<Self> {
+        let host = url.trim_start_matches("http://").trim_end_matches('/');
+        let stream = TcpStream::connect(host).map_err(|error| format!("{host}: {error}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         Ok(Client {

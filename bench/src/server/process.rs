@@ -32,6 +32,11 @@ impl Server {
         Self::over(data)
     }
 
+    /// A server over data that is there already.
+    pub fn over_data(data: PathBuf) -> Outcome<Self> {
+        Self::over(data)
+    }
+
     /// `kill -9`, then a start over the same data.
     pub fn kill_and_restart(&mut self) -> Outcome<()> {
         self.child.kill()?;
@@ -45,6 +50,8 @@ impl Server {
         let begun = Instant::now();
         let mut child = Command::new(program)
             .arg(&data)
+            // Benches push old data.
+            .args(["--max-age-days", "3650"])
             .stdout(Stdio::piped())
             .spawn()?;
         let mut address = String::new();
@@ -61,13 +68,28 @@ impl Server {
         };
         // It listens before it has read its segments.
         while Client::connect(port)?.request("GET", "/ready", b"")?.status != 200 {
-            if begun.elapsed() > Duration::from_secs(20) {
-                return Err("the server is not ready after 20 s".into());
+            if begun.elapsed() > Duration::from_secs(60) {
+                return Err("the server is not ready after 60 s".into());
             }
             thread::sleep(Duration::from_millis(5));
         }
         server.ready_seconds = begun.elapsed().as_secs_f64();
         Ok(server)
+    }
+
+    /// Waits until its index knows all that it read: nothing more is written then.
+    pub fn wait_for_index(&self) -> Outcome<()> {
+        let size = || bytes_on_disk(&self.data.join("index"));
+        let mut last = size()?;
+        for _ in 0..60 {
+            thread::sleep(Duration::from_secs(2));
+            let now = size()?;
+            if now == last && now > 0 {
+                return Ok(());
+            }
+            last = now;
+        }
+        Err("the index is still growing after two minutes".into())
     }
 
     /// CPU time of all its threads in seconds.
@@ -120,6 +142,11 @@ pub fn bytes_on_disk(folder: &Path) -> Outcome<u64> {
 }
 
 fn program() -> Outcome<PathBuf> {
+    example("serve")
+}
+
+/// An example of the server crate, built.
+pub fn example(name: &str) -> Outcome<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| repository().join("target"), PathBuf::from);
     build(Command::new("cargo").current_dir(repository()).args([
@@ -129,7 +156,7 @@ fn program() -> Outcome<PathBuf> {
         "-p",
         "pilotlight-server",
         "--example",
-        "serve",
+        name,
     ]))?;
-    Ok(target.join("release/examples/serve"))
+    Ok(target.join("release/examples").join(name))
 }

@@ -16,6 +16,10 @@ use crate::{child::Outcome, generator::Service, profile::prost_peer::Profile, se
 pub struct Push {
     /// Path and parameters.
     pub target: String,
+    /// Labels as a selector.
+    pub series: String,
+    /// Start in Unix seconds.
+    pub start_s: i64,
     /// Gzipped pprof.
     pub body: Vec<u8>,
 }
@@ -36,45 +40,67 @@ pub struct Corpus {
 const CONNECTIONS: usize = 12;
 const SECOND: i64 = 1_000_000_000;
 const SECONDS_PER_PROFILE: i64 = 10;
-/// Of the generator: services, pods of each, profiles of each pod, samples of each profile.
-const SERVICES: [&str; 2] = ["checkout", "cart"];
-const PODS: usize = 6;
-const PROFILES: usize = 120;
-const DRAWS: usize = 750;
+/// What the generator makes.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    /// Services.
+    pub services: usize,
+    /// Pods of each.
+    pub pods: usize,
+    /// Profiles of each pod.
+    pub profiles: usize,
+    /// Seconds from one profile of a pod to the next.
+    pub every_s: i64,
+    /// Samples drawn for each profile.
+    pub draws: usize,
+}
+
+/// Two services with six pods each over 20 minutes.
+pub const SMALL: Shape = Shape {
+    services: 2,
+    pods: 6,
+    profiles: 120,
+    every_s: SECONDS_PER_PROFILE,
+    draws: 750,
+};
+const NAMES: [&str; 2] = ["checkout", "cart"];
 
 fn target(labels: &str) -> String {
     let labels = http::encode(labels);
     format!("/api/v1/push?name=process_cpu&series={labels}")
 }
 
-/// Profiles of two services with six pods each over 20 minutes that end now.
-pub fn generated() -> Outcome<Corpus> {
+/// Profiles of a shape that end now, twelve lists of pods.
+pub fn generated(shape: &Shape) -> Outcome<Corpus> {
     let end = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64;
-    let begin = end - PROFILES as i64 * SECONDS_PER_PROFILE;
+    let begin = end - shape.profiles as i64 * shape.every_s;
     let mut corpus = Corpus {
-        pushes: Vec::new(),
+        pushes: (0..CONNECTIONS).map(|_| Vec::new()).collect(),
         samples: 0,
-        service: (SERVICES[0].to_owned(), PODS * PROFILES),
+        service: (NAMES[0].to_owned(), shape.pods * shape.profiles),
         window: (begin - 1, end + 1),
     };
-    for (at, name) in SERVICES.iter().enumerate() {
-        for pod in 0..PODS {
-            // All pods run the same program, so one seed fixes the symbols; the draws differ.
-            let mut service = Service::new(at as u64 + 21, 2_000, 10_000).reseeded(pod as u64);
+    let mut services = Vec::new();
+    for at in 0..shape.services {
+        // All pods run the same program, so one seed fixes the symbols; the draws differ.
+        services.push(Service::new(at as u64 + 21, 2_000, 10_000));
+    }
+    for n in 0..shape.profiles as i64 {
+        let start = (begin + n * shape.every_s) * SECOND;
+        for series in 0..shape.services * shape.pods {
+            let (at, pod) = (series % shape.services, series / shape.services);
+            let name = NAMES.get(at).copied().unwrap_or("other");
             let labels = format!("{{service_name=\"{name}\",pod=\"{name}-{pod}\"}}");
-            let mut pushes = Vec::new();
-            for n in 0..PROFILES as i64 {
-                let start = (begin + n * SECONDS_PER_PROFILE) * SECOND;
-                let raw = service.profile(DRAWS, start, SECONDS_PER_PROFILE * SECOND);
-                corpus.samples += Profile::decode(raw.as_slice())?.sample.len() as u64;
-                let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-                gzip.write_all(&raw)?;
-                pushes.push(Push {
-                    target: target(&labels),
-                    body: gzip.finish()?,
-                });
-            }
-            corpus.pushes.push(pushes);
+            let raw = services[at].profile(shape.draws, start, SECONDS_PER_PROFILE * SECOND);
+            corpus.samples += Profile::decode(raw.as_slice())?.sample.len() as u64;
+            let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+            gzip.write_all(&raw)?;
+            corpus.pushes[series % CONNECTIONS].push(Push {
+                target: target(&labels),
+                series: labels,
+                start_s: start / SECOND,
+                body: gzip.finish()?,
+            });
         }
     }
     Ok(corpus)
@@ -102,6 +128,8 @@ pub fn read(folder: &Path) -> Outcome<Corpus> {
         corpus.service.1 += usize::from(*of == service);
         corpus.pushes[field("s")? as usize % CONNECTIONS].push(Push {
             target: target(labels),
+            series: labels.clone(),
+            start_s: field("t")? / SECOND,
             body: bytes[from..from + len].to_vec(),
         });
     }

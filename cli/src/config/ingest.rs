@@ -58,6 +58,9 @@ pub fn read_retention(mut section: Section<'_>, rules: &mut ServerRules) {
         }
         rules.retention.roll_up_max_age = Some(age);
     }
+    if section.has("roll_up_without") {
+        rules.retention.roll_up_without = section.texts("roll_up_without");
+    }
     if let Some(bytes) = section.size("max_bytes") {
         if bytes == 0 {
             section.problem("max_bytes", "must be more than 0");

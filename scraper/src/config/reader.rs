@@ -119,6 +119,11 @@ impl<'a> Section<'a> {
         result.map_err(|text| self.problem(key, text)).ok()
     }
 
+    /// Whether a key stands here.
+    pub fn has(&self, key: &str) -> bool {
+        self.map.is_some_and(|map| map.contains_key(key))
+    }
+
     /// The elements of a list with their places.
     pub fn list(&mut self, key: &'static str) -> Vec<(String, &'a Value)> {
         let Some(value) = self.value(key) else {

@@ -61,6 +61,8 @@ fn failed(error: parquet::errors::ParquetError) -> LoadError {
 /// The parts of one service on their way into one.
 pub struct PartMerge<'a> {
     service: &'a str,
+    /// Labels that the new part does not have.
+    dropped: &'a [String],
     symbols: PartBuilder,
     sources: Vec<Source<'a>>,
     ids: Vec<Ids>,
@@ -71,10 +73,37 @@ impl<'a> PartMerge<'a> {
     pub fn new(service: &'a str) -> Self {
         Self {
             service,
+            dropped: &[],
             symbols: PartBuilder::new(service),
             sources: Vec::new(),
             ids: Vec::new(),
         }
+    }
+
+    /// A part that is complete in memory, names and all.
+    pub fn of_part(header: &'a PartHeader, mut part: Part) -> Self {
+        let symbols = std::mem::take(&mut part.symbols);
+        let all = |count: usize| (0..count as u32).collect::<Vec<u32>>();
+        let ids = Ids {
+            stacks: all(symbols.parents.len()),
+            label_sets: all(symbols.label_set_ends.len()),
+            ..Ids::default()
+        };
+        let data = Data::Segment(Box::new(part));
+        Self {
+            service: &header.service,
+            dropped: &[],
+            symbols: PartBuilder::of_symbols(&header.service, symbols),
+            sources: vec![Source { header, data }],
+            ids: vec![ids],
+        }
+    }
+
+    /// Leaves labels out: series that differ in these alone become one, their profiles only where
+    /// a step adds them up.
+    pub fn without(mut self, labels: &'a [String]) -> Self {
+        self.dropped = labels;
+        self
     }
 
     /// Takes a part in. Its symbols are merged at once and dropped: those of many small segments
@@ -107,7 +136,7 @@ impl<'a> PartMerge<'a> {
     pub fn write(mut self, writer: &mut BlockWriter, step_ns: i64) -> Result<(), LoadError> {
         let (_, part) = self.symbols.finish();
         let (symbols, sources) = (part.symbols, &self.sources);
-        let mut header = union(self.service, sources, &mut self.ids);
+        let mut header = union(self.service, sources, self.dropped, &mut self.ids);
         let stack_nodes = by_frequency(sources, &mut self.ids, symbols.parents.len())?;
         let ids = &self.ids;
         let entries = entries(sources, ids, step_ns);
@@ -136,6 +165,19 @@ pub fn from_parts(
     layout: &Layout,
     step_ns: i64,
 ) -> Result<Block, LoadError> {
+    roll_up(parts, layout, step_ns, &[])
+}
+
+/// The same without some labels: series that differ in these alone are one.
+///
+/// # Errors
+/// When the Parquet library fails.
+pub fn roll_up(
+    parts: Vec<(PartHeader, Part)>,
+    layout: &Layout,
+    step_ns: i64,
+    dropped: &[String],
+) -> Result<Block, LoadError> {
     let sets = parts.iter().flat_map(|(header, _)| &header.type_sets);
     let width = sets.map(|set| set.values.len()).max().unwrap_or(1);
     let mut writer = BlockWriter::new(layout, width.max(1)).map_err(failed)?;
@@ -144,7 +186,7 @@ pub fn from_parts(
             header: &header,
             data: Data::Segment(Box::new(part)),
         };
-        let mut merge = PartMerge::new(&header.service);
+        let mut merge = PartMerge::new(&header.service).without(dropped);
         merge.add(source);
         merge.write(&mut writer, step_ns)?;
     }
@@ -156,6 +198,28 @@ pub fn from_parts(
 /// # Errors
 /// When a source is damaged.
 pub fn from_blocks(blocks: &[Block], layout: &Layout, step_ns: i64) -> Result<Block, LoadError> {
+    merged(blocks, layout, step_ns, &[])
+}
+
+/// A block's roll-up in memory without some labels.
+///
+/// # Errors
+/// When it is damaged.
+pub fn roll_up_of(
+    block: &Block,
+    layout: &Layout,
+    step_ns: i64,
+    dropped: &[String],
+) -> Result<Block, LoadError> {
+    merged(std::slice::from_ref(block), layout, step_ns, dropped)
+}
+
+fn merged(
+    blocks: &[Block],
+    layout: &Layout,
+    step_ns: i64,
+    dropped: &[String],
+) -> Result<Block, LoadError> {
     let width = blocks.iter().map(|block| block.files.width).max();
     let width = width.unwrap_or(1) as usize;
     let mut writer = BlockWriter::new(layout, width).map_err(failed)?;
@@ -166,7 +230,7 @@ pub fn from_blocks(blocks: &[Block], layout: &Layout, step_ns: i64) -> Result<Bl
         }
     }
     for (service, parts) in services {
-        let mut merge = PartMerge::new(service);
+        let mut merge = PartMerge::new(service).without(dropped);
         for (block, at) in parts {
             merge.add(in_memory(block, at)?);
         }
@@ -196,12 +260,17 @@ fn in_memory(block: &Block, at: usize) -> Result<Source<'_>, LoadError> {
 
 /// Sorted type sets and series of all sources. Sorted in every block, so that blocks merge by
 /// reading each forwards.
-fn union(service: &str, sources: &[Source], ids: &mut [Ids]) -> PartHeader {
+fn union(service: &str, sources: &[Source], dropped: &[String], ids: &mut [Ids]) -> PartHeader {
+    let kept = |entry: &SeriesEntry| -> Labels {
+        let labels = entry.labels.iter();
+        let labels = labels.filter(|(name, _)| !dropped.contains(name));
+        labels.cloned().collect()
+    };
     let mut type_sets: Vec<TypeSet> = Vec::new();
-    let mut series: Vec<&Labels> = Vec::new();
+    let mut series: Vec<Labels> = Vec::new();
     for source in sources {
         type_sets.extend(source.header.type_sets.iter().cloned());
-        series.extend(source.header.series.iter().map(|entry| &entry.labels));
+        series.extend(source.header.series.iter().map(kept));
     }
     type_sets.sort();
     type_sets.dedup();
@@ -212,12 +281,12 @@ fn union(service: &str, sources: &[Source], ids: &mut [Ids]) -> PartHeader {
         let sets = source.header.type_sets.iter();
         let sets = sets.map(|set| place(type_sets.binary_search(set)));
         let labels = source.header.series.iter();
-        let labels = labels.map(|entry| place(series.binary_search(&&entry.labels)));
+        let labels = labels.map(|entry| place(series.binary_search(&kept(entry))));
         ids.type_sets = sets.collect();
         ids.series = labels.collect();
     }
-    let blank = |labels: &&Labels| SeriesEntry {
-        labels: (*labels).clone(),
+    let blank = |labels: Labels| SeriesEntry {
+        labels,
         type_sets: Vec::new(),
         min_time_ns: i64::MAX,
         max_time_ns: i64::MIN,
@@ -225,7 +294,7 @@ fn union(service: &str, sources: &[Source], ids: &mut [Ids]) -> PartHeader {
     };
     PartHeader {
         service: service.to_owned(),
-        series: series.iter().map(blank).collect(),
+        series: series.into_iter().map(blank).collect(),
         type_sets,
         samples: 0,
         sections: [Section::default(); 3],
@@ -323,12 +392,14 @@ fn entries(sources: &[Source], ids: &[Ids], step_ns: i64) -> Vec<Entry> {
         } else {
             0
         };
-        // A source is read forwards: its profiles keep their order.
+        // A source is read forwards: its profiles keep their order. In a step that adds up several
+        // series of a source, that is the order of the source and not of time.
+        let time_ns = if step_ns > 0 { 0 } else { row.time_ns };
         (
             row.type_set,
             row.series,
             step,
-            row.time_ns,
+            time_ns,
             entry.source,
             entry.index,
         )
@@ -389,6 +460,7 @@ fn added(
             let row = &entry.row;
             out.duration_ns = out.duration_ns.saturating_add(row.duration_ns);
             out.period = out.period.max(row.period);
+            out.time_ns = out.time_ns.min(row.time_ns);
             out.profiles = out.profiles.saturating_add(row.profiles);
             out.samples = out.samples.saturating_add(row.samples);
             out.id = 0;
@@ -407,6 +479,10 @@ struct Merge<'a> {
     values: Vec<Vec<i64>>,
     out: Stacks,
 }
+
+/// Rows that one profile of a roll-up gathers before equal ones are added up: bounds the memory of
+/// a service with many pods.
+const FOLD_ROWS: usize = 1 << 20;
 
 /// How far a block source is read.
 #[derive(Default)]
@@ -435,9 +511,28 @@ impl<'a> Merge<'a> {
         self.keys.clear();
         self.values.resize(width, Vec::new());
         self.values.iter_mut().for_each(Vec::clear);
+        let mut most = FOLD_ROWS;
         for entry in group {
             self.take(entry, width)?;
+            if self.keys.len() > most {
+                self.fold(width);
+                std::mem::swap(&mut self.out.values, &mut self.values);
+                let out = self.out.stacks.iter().zip(&self.out.labels).enumerate();
+                let key = |(at, (&stack, &set)): (usize, (&i32, &i32))| {
+                    let key = u64::from(stack as u32) << 32 | u64::from(set as u32);
+                    (key, at as u32)
+                };
+                self.keys.clear();
+                self.keys.extend(out.map(key));
+                most = FOLD_ROWS.max(self.keys.len() * 2);
+            }
         }
+        self.fold(width);
+        Ok(())
+    }
+
+    /// Sorts what was taken and adds up rows of equal stack and labels, into `out`.
+    fn fold(&mut self, width: usize) {
         self.keys.sort_unstable();
         let out = &mut self.out;
         out.stacks.clear();
@@ -460,7 +555,6 @@ impl<'a> Merge<'a> {
                 }
             }
         }
-        Ok(())
     }
 
     fn take(&mut self, entry: &Entry, width: usize) -> Result<(), LoadError> {
@@ -526,13 +620,17 @@ impl Cursor {
         files: &PartFiles,
         fetch: &Fetch,
     ) -> Result<(), LoadError> {
+        if row.first_row < self.base + self.taken {
+            // The next step of a roll-up begins again with the first series.
+            *self = Self::default();
+        }
         while let Some(group) = files.groups.get(self.group) {
             if row.first_row < self.base + group.rows {
                 break;
             }
             self.base += group.rows;
             self.group += 1;
-            self.rows = None;
+            (self.rows, self.taken) = (None, 0);
         }
         let Some(group) = files.groups.get(self.group) else {
             return Ok(());

@@ -6,6 +6,9 @@ use crate::segment::{FIXED_LEN, Header, PartHeader, put, read};
 
 const MAGIC: &[u8; 4] = b"PLBK";
 
+/// Version of the manifest of a roll-up whose series were stripped of labels; all else is version 1.
+const VERSION_DROPPED: u32 = 2;
+
 /// Bytes of one column of one row group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
@@ -46,6 +49,8 @@ pub struct Files {
     pub step_ns: i64,
     /// Name of the block that a roll-up was made from; empty where there is none.
     pub of: String,
+    /// Labels that a roll-up's series were stripped of; empty where there are none.
+    pub dropped: Vec<String>,
     /// Value columns of the samples file.
     pub width: u32,
     /// Bytes of the samples file.
@@ -67,6 +72,12 @@ pub fn encode_manifest(header: &Header, files: &Files) -> Vec<u8> {
     }
     put_int(&mut out, files.step_ns);
     put_bytes(&mut out, files.of.as_bytes());
+    if !files.dropped.is_empty() {
+        put_uint(&mut out, files.dropped.len() as u64);
+        for name in &files.dropped {
+            put_bytes(&mut out, name.as_bytes());
+        }
+    }
     put_uint(&mut out, files.width.into());
     put_uint(&mut out, files.samples_len);
     put_uint(&mut out, files.symbols_len);
@@ -82,7 +93,13 @@ pub fn encode_manifest(header: &Header, files: &Files) -> Vec<u8> {
         }
         chunks(&mut out, &at.symbols);
     }
-    put::fixed(MAGIC, VERSION, &out, (FIXED_LEN + out.len()) as u64)
+    // A server of version 1 would take a roll-up without these labels for one with all.
+    let version = if files.dropped.is_empty() {
+        VERSION
+    } else {
+        VERSION_DROPPED
+    };
+    put::fixed(MAGIC, version, &out, (FIXED_LEN + out.len()) as u64)
 }
 
 fn chunks(out: &mut Vec<u8>, chunks: &[Chunk]) {
@@ -99,7 +116,9 @@ fn chunks(out: &mut Vec<u8>, chunks: &[Chunk]) {
 /// # Errors
 /// When the file is no manifest, was cut or grown, or a bit of it changed.
 pub fn decode_manifest(bytes: &[u8]) -> Result<(Header, Files), Damage> {
-    let body = read::fixed(bytes, MAGIC, VERSION, bytes.len() as u64)?;
+    let dropped = bytes.get(4..8) == Some(&VERSION_DROPPED.to_le_bytes()[..]);
+    let version = if dropped { VERSION_DROPPED } else { VERSION };
+    let body = read::fixed(bytes, MAGIC, version, bytes.len() as u64)?;
     let mut reader = Reader::new(body, "manifest");
     let mut header = Header {
         level: reader.u32()?,
@@ -111,6 +130,11 @@ pub fn decode_manifest(bytes: &[u8]) -> Result<(Header, Files), Damage> {
     let mut files = Files {
         step_ns: reader.int()?,
         of: reader.string()?,
+        dropped: if dropped {
+            read::list(&mut reader, Reader::string)?
+        } else {
+            Vec::new()
+        },
         width: reader.u32()?,
         samples_len: reader.uint()?,
         symbols_len: reader.uint()?,

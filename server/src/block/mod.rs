@@ -11,7 +11,7 @@ mod read;
 mod schema;
 mod write;
 
-pub use compact::{from_blocks, from_parts};
+pub use compact::{from_blocks, from_parts, roll_up, roll_up_of};
 pub use manifest::{Chunk, Files, PartFiles, RowGroup, decode_manifest, encode_manifest};
 pub use read::{
     BlockRow, Profiles, Rows, Sidecar, profile_chunks, read_profiles, read_sidecar, span,

@@ -1,6 +1,5 @@
 //! Group commit: what came while the last segment was being written goes out as the next one.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,60 +8,17 @@ use std::time::{Duration, Instant};
 use pilotlight_profile::Profile;
 use tokio::sync::watch;
 
+use super::epoch::{Epochs, Taken};
 use super::ids::{Ids, State};
+pub use super::ticket::{Outcome, Ticket, WriteFailed};
 use crate::env::Env;
 use crate::metrics::Metrics;
-use crate::segment::{self, About, Kept, Pushed, SegmentBuilder};
+use crate::segment::{self, About, Part, PartHeader, Pushed};
 use crate::store::catalog::{Catalog, Segment};
-use crate::store::disk::{Disk, is_full};
+use crate::store::disk::Disk;
 
-/// How the write of a segment ended.
-pub type Outcome = Result<(), WriteFailed>;
-
-/// The segment did not become durable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WriteFailed {
-    /// Whether the disk is full.
-    pub full: bool,
-    /// What the system said.
-    pub reason: String,
-}
-
-/// What became of a push, before its segment is durable.
-pub struct Ticket {
-    /// Kept and dropped samples; nothing for a duplicate.
-    pub kept: Kept,
-    /// Whether it was known already.
-    pub duplicate: bool,
-    /// Tells how the write ended; `None` when it is durable already.
-    pub outcome: Option<watch::Receiver<Option<Outcome>>>,
-}
-
-impl Ticket {
-    /// Waits until the push is durable.
-    ///
-    /// # Errors
-    /// When its segment could not be written; nothing of it is stored then.
-    pub async fn durable(&mut self) -> Outcome {
-        let Some(outcome) = &mut self.outcome else {
-            return Ok(());
-        };
-        let ended = outcome.wait_for(Option::is_some).await;
-        ended
-            .ok()
-            .and_then(|ended| ended.clone())
-            .unwrap_or_else(|| {
-                Err(WriteFailed {
-                    full: false,
-                    reason: "the open segment was given up".to_owned(),
-                })
-            })
-    }
-}
-
-/// The open segment.
+/// The open segment: the profiles of the open epoch that are in no segment yet.
 struct Head {
-    builder: SegmentBuilder,
     ids: Vec<u128>,
     bytes: usize,
     since: Instant,
@@ -72,7 +28,6 @@ struct Head {
 impl Head {
     fn new() -> Self {
         Self {
-            builder: SegmentBuilder::default(),
             ids: Vec::new(),
             bytes: 0,
             since: Instant::now(),
@@ -81,8 +36,18 @@ impl Head {
     }
 }
 
+/// A segment to be written.
+struct Cut {
+    head: Head,
+    name: String,
+    created_ns: i64,
+    epoch: u64,
+    parts: Vec<(PartHeader, Part)>,
+}
+
 struct Shared {
     head: Head,
+    epochs: Epochs,
     ids: Ids,
 }
 
@@ -95,7 +60,14 @@ pub struct WriterConfig {
     pub full_bytes: usize,
     /// Identities remembered.
     pub ids: usize,
+    /// Bytes of profiles kept in memory until they become a block; 0 = none.
+    pub epoch_bytes: usize,
 }
+
+/// Segments live for seconds: CPU counts more than bytes.
+const ZSTD_LEVEL: i32 = 1;
+/// Epochs that wait to become blocks.
+const WAITING_EPOCHS: usize = 2;
 
 /// Takes pushes into the open segment and writes segments on a thread of its own.
 pub struct Writer {
@@ -119,9 +91,17 @@ impl Writer {
         metrics: Arc<Metrics>,
     ) -> Self {
         let ids = Ids::new(config.ids);
+        let keep = if config.epoch_bytes == 0 {
+            0
+        } else {
+            WAITING_EPOCHS
+        };
+        // Without anybody who makes blocks of them, names are still kept for a while.
+        let epochs = Epochs::new(keep, config.epoch_bytes.max(config.full_bytes));
         Self {
             shared: Mutex::new(Shared {
                 head: Head::new(),
+                epochs,
                 ids,
             }),
             wake: Condvar::new(),
@@ -141,6 +121,7 @@ impl Writer {
             let mut shared = poisoned.into_inner();
             let broken = std::mem::replace(&mut shared.head, Head::new());
             broken.ids.iter().for_each(|&id| shared.ids.forget(id));
+            shared.epochs.forget_open();
             self.shared.clear_poison();
             shared
         })
@@ -149,26 +130,30 @@ impl Writer {
     /// Whether a push with this identity is known, before its body is looked at any further.
     pub fn known(&self, id: u128) -> Option<Ticket> {
         let state = self.lock().ids.get(id)?;
-        Some(duplicate(state))
+        Some(Ticket::duplicate(state))
     }
 
     /// Takes a profile into the open segment. Blocks for the time of interning.
     pub fn add(&self, profile: &Profile, pushed: &Pushed) -> Ticket {
         let mut shared = self.lock();
         if let Some(state) = shared.ids.get(pushed.id) {
-            return duplicate(state);
+            return Ticket::duplicate(state);
         }
-        let Shared { head, ids } = &mut *shared;
-        if head.builder.is_empty() {
+        let Shared { head, epochs, ids } = &mut *shared;
+        if head.ids.is_empty() {
             head.since = Instant::now();
         }
-        let kept = head.builder.add_profile(profile, pushed);
-        head.bytes = head.builder.heap_bytes();
+        let (kept, bytes) = epochs.open.add(profile, pushed);
+        head.bytes += bytes;
         let receiver = head.outcome.subscribe();
         head.ids.push(pushed.id);
         ids.put(pushed.id, State::Pending(receiver.clone()));
+        // Between the first push and a full head the writer sleeps by the clock.
+        let wake = head.ids.len() == 1 || head.bytes >= self.config.full_bytes;
         drop(shared);
-        self.wake.notify_one();
+        if wake {
+            self.wake.notify_one();
+        }
         Ticket {
             kept,
             duplicate: false,
@@ -189,13 +174,25 @@ impl Writer {
         (shared.ids.len(), shared.head.bytes)
     }
 
+    /// The epoch to make a block of; see [`Epochs::take`].
+    pub fn take_epoch(&self, due: Option<&str>) -> Taken {
+        let mut shared = self.lock();
+        let idle = shared.head.ids.is_empty();
+        shared.epochs.take(due, idle)
+    }
+
+    /// Whether a segment's profiles are still in memory.
+    pub fn holds(&self, segment: &str) -> bool {
+        self.lock().epochs.holds(segment)
+    }
+
     /// Writes segments until [`Writer::stop`]; what is open then is written first.
     pub fn run(&self) {
-        while let Some(head) = self.next_head() {
-            let ids = head.ids.clone();
-            let outcome = head.outcome.clone();
+        while let Some(cut) = self.next_cut() {
+            let Cut { head, epoch, .. } = &cut;
+            let (ids, outcome, epoch) = (head.ids.clone(), head.outcome.clone(), *epoch);
             // A writer that ends would leave every later push waiting.
-            let result = catch_unwind(AssertUnwindSafe(|| self.write(head))).unwrap_or_else(|_| {
+            let result = catch_unwind(AssertUnwindSafe(|| self.write(cut))).unwrap_or_else(|_| {
                 let reason = "writing the segment panicked; please report it".to_owned();
                 Err(WriteFailed {
                     full: false,
@@ -209,6 +206,7 @@ impl Writer {
                     Err(_) => shared.ids.forget(id),
                 }
             }
+            shared.epochs.written(epoch, result.is_ok());
             drop(shared);
             outcome.send_replace(Some(result));
         }
@@ -220,11 +218,11 @@ impl Writer {
         self.wake.notify_all();
     }
 
-    fn next_head(&self) -> Option<Head> {
+    fn next_cut(&self) -> Option<Cut> {
         let mut shared = self.lock();
         loop {
             let stopping = self.stopping.load(Relaxed);
-            if shared.head.builder.is_empty() {
+            if shared.head.ids.is_empty() {
                 if stopping {
                     return None;
                 }
@@ -238,28 +236,40 @@ impl Writer {
                 .linger
                 .saturating_sub(shared.head.since.elapsed());
             if left.is_zero() || stopping || shared.head.bytes >= self.config.full_bytes {
-                return Some(std::mem::replace(&mut shared.head, Head::new()));
+                return Some(self.cut(&mut shared));
             }
             let waited = self.wake.wait_timeout(shared, left);
             shared = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    fn write(&self, head: Head) -> Outcome {
+    fn cut(&self, shared: &mut Shared) -> Cut {
         let created_ns = self.env.now_ns();
         let name = segment::file_name(created_ns, 0, self.env.random());
+        let (epoch, parts) = shared.epochs.cut(&name);
+        let head = std::mem::replace(&mut shared.head, Head::new());
+        Cut {
+            head,
+            name,
+            created_ns,
+            epoch,
+            parts,
+        }
+    }
+
+    fn write(&self, cut: Cut) -> Outcome {
+        let (name, created_ns) = (cut.name, cut.created_ns);
         let about = About {
             level: 0,
             created_ns,
             replaces: Vec::new(),
         };
-        let written =
-            segment::encode(about, head.builder.finish(), 1).and_then(|(header, file)| {
-                let started = Instant::now();
-                self.disk.put_new(&name, &file)?;
-                self.metrics.put(started.elapsed(), file.len());
-                Ok(header)
-            });
+        let written = segment::encode(about, cut.parts, ZSTD_LEVEL).and_then(|(header, file)| {
+            let started = Instant::now();
+            self.disk.put_new(&name, &file)?;
+            self.metrics.put(started.elapsed(), file.len());
+            Ok(header)
+        });
         match written {
             Ok(header) => {
                 let segment = Segment {
@@ -272,27 +282,8 @@ impl Writer {
             }
             Err(error) => {
                 self.metrics.write_errors.fetch_add(1, Relaxed);
-                Err(failed(&error))
+                Err(WriteFailed::of(&error))
             }
         }
-    }
-}
-
-fn failed(error: &io::Error) -> WriteFailed {
-    WriteFailed {
-        full: is_full(error),
-        reason: error.to_string(),
-    }
-}
-
-fn duplicate(state: State) -> Ticket {
-    let outcome = match state {
-        State::Pending(receiver) => Some(receiver),
-        State::Stored => None,
-    };
-    Ticket {
-        kept: Kept::default(),
-        duplicate: true,
-        outcome,
     }
 }

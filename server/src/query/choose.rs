@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::selector::Selector;
 use crate::store::catalog::Segment;
 
 /// A segment or block, and the times of the profiles that it is asked for.
@@ -49,9 +50,29 @@ fn step_of(segment: &Segment) -> i64 {
     segment.block.as_ref().map_or(0, |files| files.step_ns)
 }
 
+/// Whether a roll-up knows nothing of a label that the question names.
+fn is_blind(segment: &Segment, selector: &Selector) -> bool {
+    let files = segment.block.as_ref();
+    files.is_some_and(|files| selector.names_any(&files.dropped))
+}
+
+/// What to read, and what is left out.
+#[derive(Debug, Default)]
+pub struct Chosen {
+    /// What is read.
+    pub views: Vec<View>,
+    /// Roll-ups without a label that the question names, whose block is gone.
+    pub blind: Vec<Arc<Segment>>,
+}
+
 /// What to read of `segments` for a window, so that every profile counts once. Without `rolled`
 /// each block answers with its finest form.
-pub fn views(segments: Vec<Arc<Segment>>, from_ns: i64, until_ns: i64, rolled: bool) -> Vec<View> {
+pub fn views(
+    segments: Vec<Arc<Segment>>,
+    (from_ns, until_ns): (i64, i64),
+    selector: &Selector,
+    rolled: bool,
+) -> Chosen {
     // A block and its roll-ups, by the block's name. Where retention took the block, its finest
     // roll-up stands in its place.
     let mut families: BTreeMap<String, Vec<Arc<Segment>>> = BTreeMap::new();
@@ -60,8 +81,14 @@ pub fn views(segments: Vec<Arc<Segment>>, from_ns: i64, until_ns: i64, rolled: b
         let name = of.filter(|of| !of.is_empty()).unwrap_or(&segment.name);
         families.entry(name.clone()).or_default().push(segment);
     }
-    let mut views = Vec::new();
-    for mut family in families.into_values() {
+    let mut chosen = Chosen::default();
+    for family in families.into_values() {
+        let (blind, mut family) = family
+            .into_iter()
+            .partition::<Vec<_>, _>(|segment| is_blind(segment, selector));
+        if family.is_empty() {
+            chosen.blind.extend(blind.into_iter().take(1));
+        }
         family.sort_by_key(|segment| step_of(segment));
         let mut last: Option<View> = None;
         for segment in family {
@@ -75,7 +102,7 @@ pub fn views(segments: Vec<Arc<Segment>>, from_ns: i64, until_ns: i64, rolled: b
             };
             if let Some(mut finer) = last.take() {
                 finer.hole = window;
-                views.push(finer);
+                chosen.views.push(finer);
             }
             last = Some(View {
                 segment,
@@ -84,9 +111,9 @@ pub fn views(segments: Vec<Arc<Segment>>, from_ns: i64, until_ns: i64, rolled: b
                 hole: None,
             });
         }
-        views.extend(last);
+        chosen.views.extend(last);
     }
-    views
+    chosen
 }
 
 #[cfg(test)]
@@ -96,6 +123,10 @@ mod tests {
     use crate::segment::Header;
 
     fn block(name: &str, step_ns: i64, of: &str) -> Arc<Segment> {
+        without(name, step_ns, of, &[])
+    }
+
+    fn without(name: &str, step_ns: i64, of: &str, dropped: &[&str]) -> Arc<Segment> {
         Arc::new(Segment {
             name: name.to_owned(),
             header: Header {
@@ -108,6 +139,7 @@ mod tests {
             block: Some(Files {
                 step_ns,
                 of: of.to_owned(),
+                dropped: dropped.iter().map(|&name| name.to_owned()).collect(),
                 ..Files::default()
             }),
         })
@@ -123,7 +155,8 @@ mod tests {
         for (from, until) in [(0, 1000), (7, 983), (60, 420), (61, 419), (5, 64), (3, 9)] {
             for family in [&all[..], &all[1..], &all[..2], &all[2..]] {
                 for rolled in [false, true] {
-                    let views = views(family.to_vec(), from, until, rolled);
+                    let all = Selector::default();
+                    let views = views(family.to_vec(), (from, until), &all, rolled).views;
                     for time in -20..1100 {
                         let count = views.iter().filter(|view| view.holds(time)).count();
                         let inside = (from..until).contains(&time);
@@ -133,11 +166,35 @@ mod tests {
             }
         }
         let names = |from, until| -> Vec<String> {
-            let views = views(all.to_vec(), from, until, true);
+            let views = views(all.to_vec(), (from, until), &Selector::default(), true).views;
             views.iter().map(|view| view.segment.name.clone()).collect()
         };
         assert_eq!(names(0, 1000), ["b", "r10", "r60"]);
         assert_eq!(names(7, 80), ["b", "r10"], "no six whole steps of 60");
         assert_eq!(names(3, 50), ["b"]);
+    }
+
+    #[test]
+    fn a_question_that_names_a_dropped_label_reads_samples_or_says_what_is_missing() {
+        let all = [
+            block("b", 0, ""),
+            without("r10", 10, "b", &["pod"]),
+            without("r60", 60, "b", &["pod"]),
+        ];
+        let ask = |family: &[Arc<Segment>], selector: &str| {
+            let selector = Selector::parse(selector).unwrap();
+            let chosen = views(family.to_vec(), (0, 1000), &selector, true);
+            let read = chosen.views.iter().map(|view| view.segment.name.clone());
+            (read.collect::<Vec<_>>(), chosen.blind.len())
+        };
+        let names = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>();
+        assert_eq!(ask(&all, "{pod=\"a\"}"), (names(&["b"]), 0));
+        assert_eq!(ask(&all, "{pod!=\"a\"}"), (names(&["b"]), 0));
+        assert_eq!(
+            ask(&all, "{service_name=\"a\"}"),
+            (names(&["b", "r10", "r60"]), 0)
+        );
+        assert_eq!(ask(&all[1..], "{pod=\"a\"}"), (names(&[]), 1));
+        assert_eq!(ask(&all[1..], "{}"), (names(&["r10", "r60"]), 0));
     }
 }

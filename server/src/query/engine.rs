@@ -14,7 +14,7 @@ use crate::debuginfo::Debuginfo;
 use crate::metrics::Metrics;
 use crate::segment::{PartHeader, Profiles};
 use crate::store::cache::{Cache, Held};
-use crate::store::catalog::Catalog;
+use crate::store::catalog::{Catalog, Segment};
 use crate::store::disk::Disk;
 use crate::store::load::{self, LoadError};
 
@@ -143,6 +143,27 @@ pub struct Selected {
 }
 
 impl Coverage {
+    /// Notes that only a roll-up is left of a time, and that it cannot answer.
+    fn blind(&mut self, roll_up: &Segment, selection: &Selection) {
+        let may_match = |part: &PartHeader| selection.selector.may_match_service(&part.service);
+        let parts = roll_up.header.parts.iter().filter(|part| may_match(part));
+        let mut series = parts.flat_map(|part| &part.series);
+        let inside = series.any(|entry| {
+            entry.min_time_ns < selection.until_ns && entry.max_time_ns >= selection.from_ns
+        });
+        if inside {
+            let dropped = roll_up.block.as_ref().map(|files| files.dropped.join(", "));
+            self.partial = true;
+            self.problems.push(Problem {
+                segment: roll_up.name.clone(),
+                reason: format!(
+                    "of this time only sums without the labels {} are kept; ask without these",
+                    dropped.unwrap_or_default()
+                ),
+            });
+        }
+    }
+
     fn count(&mut self, rows: &[Selected]) {
         self.profiles += rows.iter().map(|row| row.profiles).sum::<u64>();
         self.samples += rows.iter().map(|row| row.samples).sum::<u64>();
@@ -162,7 +183,7 @@ impl Engine {
         mut visit: impl FnMut(&Added) -> Result<(), QueryError>,
     ) -> Result<Coverage, QueryError> {
         let mut coverage = self.gaps(selection.from_ns, selection.until_ns);
-        for touched in self.touched(selection, true) {
+        for touched in self.touched(selection, true, &mut coverage) {
             cancel.check()?;
             let mut answered = Ok(());
             let read = self.sums(&touched, want, |added| {
@@ -218,7 +239,7 @@ impl Engine {
         mut visit: impl FnMut(&PartHeader, &Selected, i64),
     ) -> Result<Coverage, QueryError> {
         let mut coverage = self.gaps(selection.from_ns, selection.until_ns);
-        for touched in self.touched(selection, false) {
+        for touched in self.touched(selection, false, &mut coverage) {
             cancel.check()?;
             let read = self.totals(&touched, |rows, totals| {
                 coverage.count(rows);
@@ -269,11 +290,20 @@ impl Engine {
     }
 
     /// `rolled`: whether roll-ups may answer, which know no time finer than their step.
-    fn touched(&self, selection: &Selection, rolled: bool) -> Vec<Touched> {
+    fn touched(
+        &self,
+        selection: &Selection,
+        rolled: bool,
+        coverage: &mut Coverage,
+    ) -> Vec<Touched> {
         let segments = self.catalog.select(|_| true);
-        let (from, until) = (selection.from_ns, selection.until_ns);
+        let window = (selection.from_ns, selection.until_ns);
         let mut touched = Vec::new();
-        for view in choose::views(segments, from, until, rolled) {
+        let chosen = choose::views(segments, window, &selection.selector, rolled);
+        for blind in chosen.blind {
+            coverage.blind(&blind, selection);
+        }
+        for view in chosen.views {
             for (index, part) in view.segment.header.parts.iter().enumerate() {
                 if let Some((series, columns)) = select_part(part, &view, selection) {
                     touched.push(Touched {

@@ -1,10 +1,11 @@
 //! Label names and values, from the headers alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::engine::Engine;
 use super::selector::Selector;
 use crate::segment::Labels;
+use crate::store::catalog::Segment;
 
 impl Engine {
     fn each_series(
@@ -14,7 +15,14 @@ impl Engine {
         window: (i64, i64),
         mut visit: impl FnMut(&Labels),
     ) {
-        for segment in self.catalog.select(|_| true) {
+        let segments = self.catalog.select(|_| true);
+        let names: HashSet<&str> = segments.iter().map(|s| s.name.as_str()).collect();
+        // The series of a roll-up are those of its block, perhaps without some labels.
+        let repeats = |segment: &Segment| {
+            let files = segment.block.as_ref();
+            files.is_some_and(|files| names.contains(files.of.as_str()))
+        };
+        for segment in segments.iter().filter(|segment| !repeats(segment)) {
             for part in &segment.header.parts {
                 let wanted = |set: u32| {
                     let set = &part.type_sets[set as usize];

@@ -110,6 +110,11 @@ impl Selector {
         self.matchers.extend(other.matchers);
     }
 
+    /// Whether a matcher is about one of these labels.
+    pub fn names_any(&self, labels: &[String]) -> bool {
+        self.matchers.iter().any(|m| labels.contains(&m.name))
+    }
+
     /// Whether all matchers hold for a label set.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.matchers.iter().all(|matcher| {

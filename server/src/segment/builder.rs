@@ -1,11 +1,8 @@
-//! Interning into a new part, and collecting parts into a segment.
+//! Interning into a new part.
 
-use std::collections::BTreeMap;
-
-use pilotlight_profile::Profile;
-
-use super::from_profile::{Kept, Pushed};
-use super::symbols::{Function, Label, Lines, Mapping};
+use super::cut::Scratch;
+use super::known::Memo;
+use super::symbols::{Function, Label, Lines, Mapping, Symbols};
 use super::{Labels, Part, PartHeader, ProfileRow, Section, SeriesEntry, TypeSet};
 use crate::hash::{IdTable, PairTable, bytes, pair};
 
@@ -23,11 +20,36 @@ struct Tables {
     mapping_keys: Vec<(u64, u64, u32)>,
 }
 
+/// Size of a mapping in whole pages, as google/pprof compares it.
+pub fn mapping_size(start: u64, limit: u64) -> u64 {
+    limit.wrapping_sub(start).wrapping_add(0xfff) & !0xfff
+}
+
 /// One service's part under construction.
 pub struct PartBuilder {
-    header: PartHeader,
-    part: Part,
+    pub(super) header: PartHeader,
+    pub(super) part: Part,
     tables: Tables,
+    pub(super) known_locations: Memo,
+    pub(super) known_stacks: Memo,
+    pub(super) scratch: Scratch,
+}
+
+impl Tables {
+    fn heap_bytes(&self) -> usize {
+        let ids = [
+            &self.strings,
+            &self.functions,
+            &self.mappings,
+            &self.locations,
+            &self.label_sets,
+            &self.series,
+            &self.type_sets,
+        ];
+        ids.iter().map(|table| table.heap_bytes()).sum::<usize>()
+            + self.nodes.heap_bytes()
+            + self.mapping_keys.len() * 24
+    }
 }
 
 impl PartBuilder {
@@ -43,6 +65,9 @@ impl PartBuilder {
             },
             part: Part::default(),
             tables: Tables::default(),
+            known_locations: Memo::default(),
+            known_stacks: Memo::default(),
+            scratch: Scratch::default(),
         };
         builder.string(b"");
         builder.label_set(&[]);
@@ -52,6 +77,16 @@ impl PartBuilder {
     /// Heap bytes, roughly.
     pub fn heap_bytes(&self) -> usize {
         self.part.heap_bytes()
+            + self.tables.heap_bytes()
+            + self.known_locations.heap_bytes()
+            + self.known_stacks.heap_bytes()
+    }
+
+    /// A finished part's symbols, only to be finished again.
+    pub(crate) fn of_symbols(service: &str, symbols: Symbols) -> Self {
+        let mut builder = Self::new(service);
+        builder.part.symbols = symbols;
+        builder
     }
 
     /// Header (sections not placed yet) and data.
@@ -171,8 +206,7 @@ impl PartBuilder {
     }
 
     pub(super) fn mapping(&mut self, mapping: Mapping) -> u32 {
-        let size = mapping.limit.wrapping_sub(mapping.start);
-        let rounded = size.wrapping_add(0xfff) & !0xfff;
+        let rounded = mapping_size(mapping.start, mapping.limit);
         let name = if mapping.build_id != 0 {
             mapping.build_id
         } else {
@@ -236,16 +270,25 @@ impl PartBuilder {
         id
     }
 
+    /// The child of a node at a location. Most nodes have one child, which mostly came right behind
+    /// them: these need no table, and stand in the processor's cache already.
     #[inline]
     pub(super) fn node(&mut self, parent: u32, location: u32) -> u32 {
         let symbols = &mut self.part.symbols;
-        let new = symbols.parents.len() as u32;
-        let (id, fresh) = self.tables.nodes.intern(parent, location, new);
-        if fresh {
-            symbols.parents.push(parent);
-            symbols.node_locations.push(location);
+        let (new, next) = (symbols.parents.len() as u32, parent as usize + 1);
+        if symbols.parents.get(next) == Some(&parent) && symbols.node_locations[next] == location {
+            return next as u32;
         }
-        id
+        let is_next = next as u32 == new;
+        if !is_next {
+            let (id, fresh) = self.tables.nodes.intern(parent, location, new);
+            if !fresh {
+                return id;
+            }
+        }
+        symbols.parents.push(parent);
+        symbols.node_locations.push(location);
+        new
     }
 
     pub(super) fn label_set(&mut self, labels: &[Label]) -> u32 {
@@ -268,52 +311,4 @@ impl PartBuilder {
         }
         id
     }
-}
-
-/// A segment under construction: one part a service.
-#[derive(Default)]
-pub struct SegmentBuilder {
-    parts: BTreeMap<String, PartBuilder>,
-}
-
-impl SegmentBuilder {
-    /// Adds a pushed profile to the part of its service.
-    pub fn add_profile(&mut self, profile: &Profile, pushed: &Pushed) -> Kept {
-        self.part(service_of(&pushed.labels))
-            .add_profile(profile, pushed)
-    }
-
-    /// Adds a part of another segment.
-    pub fn add_part(&mut self, header: &PartHeader, part: &Part) {
-        self.part(&header.service).add_part(header, part);
-    }
-
-    fn part(&mut self, service: &str) -> &mut PartBuilder {
-        self.parts
-            .entry(service.to_owned())
-            .or_insert_with(|| PartBuilder::new(service))
-    }
-
-    /// Whether nothing was added.
-    pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-
-    /// Heap bytes, roughly.
-    pub fn heap_bytes(&self) -> usize {
-        self.parts.values().map(PartBuilder::heap_bytes).sum()
-    }
-
-    /// Parts in the order of their services.
-    pub fn finish(self) -> Vec<(PartHeader, Part)> {
-        self.parts.into_values().map(PartBuilder::finish).collect()
-    }
-}
-
-/// Value of `service_name`; empty when there is none.
-pub fn service_of(labels: &Labels) -> &str {
-    labels
-        .iter()
-        .find(|(name, _)| name == "service_name")
-        .map_or("", |(_, value)| value)
 }

@@ -26,6 +26,8 @@ pub fn encode(
 ) -> std::io::Result<(Header, Vec<u8>)> {
     let mut body = Vec::new();
     let mut headers = Vec::with_capacity(parts.len());
+    // Making a context costs as much as compressing a small part.
+    let mut zstd = zstd::bulk::Compressor::new(zstd_level)?;
     for (mut header, part) in parts {
         let raws = [
             encode_profiles(&part.profiles),
@@ -33,7 +35,7 @@ pub fn encode(
             symbols(&part.symbols),
         ];
         for (section, raw) in header.sections.iter_mut().zip(raws) {
-            let stored = zstd::bulk::compress(&raw, zstd_level)?;
+            let stored = zstd.compress(&raw)?;
             *section = Section {
                 offset: body.len() as u64,
                 stored: stored.len() as u64,

@@ -2,10 +2,10 @@
 
 use pilotlight_profile::{self as model, LabelValue, Profile, StrId};
 
+use super::known::{self, UNSET};
 use super::symbols::{Function, Label, Lines, Mapping};
 use super::{Labels, PartBuilder, ProfileRow, TypeSet};
-
-const UNSET: u32 = u32::MAX;
+use crate::hash::Wide;
 
 /// What was pushed beside the profile itself.
 #[derive(Debug, Clone)]
@@ -39,8 +39,9 @@ struct Seen {
     functions: Vec<u32>,
     mappings: Vec<u32>,
     locations: Vec<u32>,
-    stacks: Vec<u32>,
     label_sets: Vec<u32>,
+    /// Locations of the stack at hand.
+    frames: Vec<u32>,
 }
 
 /// Takes `$slot` when it is set, else evaluates and keeps it.
@@ -89,50 +90,76 @@ impl PartBuilder {
             functions: vec![UNSET; profile.functions.len()],
             mappings: vec![UNSET; profile.mappings.len()],
             locations: vec![UNSET; profile.locations.len()],
-            stacks: vec![UNSET; profile.stacks.len()],
             label_sets: vec![UNSET; profile.label_sets.len()],
+            frames: Vec::new(),
         };
-        let width = profile.sample_types.len();
-        let mut kept = Kept::default();
-        let mut rows = Vec::with_capacity(profile.samples.len());
-        for (index, values) in profile
-            .samples
-            .values
-            .chunks_exact(width.max(1))
-            .enumerate()
-        {
-            if values.iter().any(|&value| value < 0) {
-                kept.negative += 1;
-                continue;
+        let hashes = known::location_hashes(profile);
+        for (id, &hash) in seen.locations.iter_mut().zip(&hashes) {
+            *id = self.known_locations.get(hash);
+        }
+        let (mut rows, kept) = kept_samples(profile);
+        let mut stacks = vec![(0, 0); rows.len()];
+        for ((_, _, index), hash) in rows.iter().zip(&mut stacks) {
+            let stack = profile.samples.stack[*index as usize] as usize;
+            *hash = self.stack_hash(profile, profile.stacks.get(stack), &hashes, &mut seen);
+        }
+        // By itself, so that the processor waits for many slots at once.
+        for ((node, _, _), &hash) in rows.iter_mut().zip(&stacks) {
+            *node = self.known_stacks.get(hash);
+        }
+        for ((node, labels, index), &hash) in rows.iter_mut().zip(&stacks) {
+            if *node == UNSET {
+                let stack = profile.samples.stack[*index as usize] as usize;
+                *node = self.new_stack(profile.stacks.get(stack), hash, &seen);
             }
-            if values.iter().all(|&value| value == 0) {
-                kept.zero += 1;
-                continue;
-            }
-            let stack = profile.samples.stack[index] as usize;
-            let node = once!(
-                seen.stacks[stack],
-                self.profile_stack(profile, profile.stacks.get(stack), &mut seen)
-            );
-            let set = profile.samples.labels[index] as usize;
-            let labels = once!(
+            let set = profile.samples.labels[*index as usize] as usize;
+            *labels = once!(
                 seen.label_sets[set],
                 self.profile_labels(profile, set, &mut seen.strings)
             );
-            rows.push((node, labels, index as u32));
         }
         rows.sort_unstable();
-        kept.samples = rows.len() as u64;
         (rows, kept)
     }
 
-    fn profile_stack(&mut self, profile: &Profile, stack: &[u32], seen: &mut Seen) -> u32 {
-        let mut node = 0;
+    /// Hash of a stack; its locations are in `seen` then.
+    fn stack_hash(
+        &mut self,
+        profile: &Profile,
+        stack: &[u32],
+        hashes: &[Wide],
+        seen: &mut Seen,
+    ) -> Wide {
+        let mut frames = std::mem::take(&mut seen.frames);
+        frames.clear();
         for &location in stack.iter().rev() {
             let at = location as usize;
-            let id = once!(seen.locations[at], self.profile_location(profile, at, seen));
-            node = self.node(node, id);
+            if seen.locations[at] == UNSET {
+                let id = self.profile_location(profile, at, seen);
+                seen.locations[at] = id;
+                // Equal content under another hash is possible only for a damaged table.
+                if self.known_locations.get(hashes[at]) == UNSET {
+                    self.known_locations.put(hashes[at], id);
+                }
+            }
+            frames.push(seen.locations[at]);
         }
+        let hash = known::stack_hash(&frames);
+        seen.frames = frames;
+        hash
+    }
+
+    fn new_stack(&mut self, stack: &[u32], hash: Wide, seen: &Seen) -> u32 {
+        // The profile may hold it twice.
+        let known = self.known_stacks.get(hash);
+        if known != UNSET {
+            return known;
+        }
+        let frames = stack.iter().rev();
+        let node = frames.fold(0, |node, &location| {
+            self.node(node, seen.locations[location as usize])
+        });
+        self.known_stacks.put(hash, node);
         node
     }
 
@@ -201,6 +228,24 @@ impl PartBuilder {
         }
         self.label_set(&labels)
     }
+}
+
+/// (no stack yet, no labels yet, sample index) of the samples to keep.
+fn kept_samples(profile: &Profile) -> (Vec<(u32, u32, u32)>, Kept) {
+    let width = profile.sample_types.len().max(1);
+    let mut kept = Kept::default();
+    let mut rows = Vec::with_capacity(profile.samples.len());
+    for (index, values) in profile.samples.values.chunks_exact(width).enumerate() {
+        if values.iter().any(|&value| value < 0) {
+            kept.negative += 1;
+        } else if values.iter().all(|&value| value == 0) {
+            kept.zero += 1;
+        } else {
+            rows.push((UNSET, 0, index as u32));
+        }
+    }
+    kept.samples = rows.len() as u64;
+    (rows, kept)
 }
 
 fn mapping_flags(mapping: &model::Mapping) -> u32 {

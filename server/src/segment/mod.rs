@@ -5,10 +5,13 @@
 //! described in `docs/formats/segment.md`; [`Header`] and [`Part`] are the same data in memory.
 
 mod builder;
+mod collect;
+mod cut;
 mod decode;
 mod encode;
 mod from_part;
 mod from_profile;
+mod known;
 mod symbols;
 pub(crate) mod wire;
 
@@ -21,7 +24,8 @@ pub(crate) mod read {
     pub(crate) use super::decode::{fixed, list, part_about};
 }
 
-pub use builder::{PartBuilder, SegmentBuilder, service_of};
+pub use builder::PartBuilder;
+pub use collect::{SegmentBuilder, service_of};
 pub use decode::{
     FIXED_LEN, decode_header, decode_part, decode_profiles, header_from_index, header_len,
 };

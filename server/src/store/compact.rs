@@ -8,7 +8,7 @@ use super::disk::Disk;
 use super::load::{self, LoadError};
 use crate::block::compact::{Data, PartMerge, Source};
 use crate::block::{self, Block, BlockWriter, Files, Layout};
-use crate::segment::Header;
+use crate::segment::{Header, Part, PartHeader};
 
 /// A source that could not be read, and why.
 pub struct Failed {
@@ -41,6 +41,8 @@ pub struct Plan<'a> {
     pub step_ns: i64,
     /// See [`Files::of`].
     pub of: String,
+    /// See [`Files::dropped`].
+    pub dropped: Vec<String>,
     /// Makes the name unique.
     pub random: u64,
 }
@@ -52,14 +54,35 @@ pub struct Plan<'a> {
 /// When a source cannot be read (nothing was written then) or a file not be written (the block does
 /// not count then).
 pub fn write(disk: &dyn Disk, plan: Plan) -> Result<Segment, Failed> {
-    let block = merge(disk, plan.sources, plan.step_ns)?;
+    let block = merge(disk, &plan)?;
     put(disk, plan, block).map_err(Failed::writing)
 }
 
-fn merge(disk: &dyn Disk, sources: &[Arc<Segment>], step_ns: i64) -> Result<Block, Failed> {
+/// Writes the block of an epoch: of the same profiles as the segments of the plan, still in memory.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write_epoch(
+    disk: &dyn Disk,
+    plan: Plan,
+    parts: Vec<(PartHeader, Part)>,
+) -> Result<Segment, Failed> {
+    let sets = parts.iter().flat_map(|(header, _)| &header.type_sets);
+    let width = sets.map(|set| set.values.len()).max().unwrap_or(1).max(1);
+    let parquet = |error| Failed::writing(LoadError::Io(std::io::Error::other(error)));
+    let mut writer = BlockWriter::new(&Layout::default(), width).map_err(parquet)?;
+    for (header, part) in parts {
+        let merge = PartMerge::of_part(&header, part);
+        merge.write(&mut writer, 0).map_err(Failed::writing)?;
+    }
+    let block = writer.finish().map_err(parquet)?;
+    put(disk, plan, block).map_err(Failed::writing)
+}
+
+fn merge(disk: &dyn Disk, plan: &Plan) -> Result<Block, Failed> {
     let mut services: BTreeMap<&str, Vec<(&Arc<Segment>, usize)>> = BTreeMap::new();
     let mut width = 1;
-    for source in sources {
+    for source in plan.sources {
         for (index, part) in source.header.parts.iter().enumerate() {
             services
                 .entry(&part.service)
@@ -72,7 +95,7 @@ fn merge(disk: &dyn Disk, sources: &[Arc<Segment>], step_ns: i64) -> Result<Bloc
     let parquet = |error| Failed::writing(LoadError::Io(std::io::Error::other(error)));
     let mut writer = BlockWriter::new(&Layout::default(), width).map_err(parquet)?;
     for (service, parts) in services {
-        let mut merge = PartMerge::new(service);
+        let mut merge = PartMerge::new(service).without(&plan.dropped);
         let mut blocks = Vec::new();
         for (source, index) in parts {
             let part = read(disk, source, index).map_err(|error| Failed {
@@ -84,14 +107,16 @@ fn merge(disk: &dyn Disk, sources: &[Arc<Segment>], step_ns: i64) -> Result<Bloc
             }
             merge.add(part);
         }
-        merge.write(&mut writer, step_ns).map_err(|error| Failed {
-            // Rows are read while the part is written; which source it was only a read can tell.
-            source: blocks
-                .into_iter()
-                .find(|block| verify(disk, block).is_err())
-                .cloned(),
-            error,
-        })?;
+        merge
+            .write(&mut writer, plan.step_ns)
+            .map_err(|error| Failed {
+                // Rows are read while the part is written; which source it was only a read can tell.
+                source: blocks
+                    .into_iter()
+                    .find(|block| verify(disk, block).is_err())
+                    .cloned(),
+                error,
+            })?;
     }
     writer.finish().map_err(parquet)
 }
@@ -142,6 +167,7 @@ fn put(disk: &dyn Disk, plan: Plan, block: Block) -> Result<Segment, LoadError> 
     let files = Files {
         step_ns: plan.step_ns,
         of: plan.of,
+        dropped: plan.dropped,
         ..block.files
     };
     let mut header = Header {

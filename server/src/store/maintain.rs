@@ -12,6 +12,8 @@ use super::disk::Disk;
 use super::load;
 use crate::block;
 use crate::env::Env;
+use crate::ingest::epoch::{Closed, Taken};
+use crate::ingest::writer::Writer;
 use crate::metrics::Metrics;
 
 /// When to merge and what to delete.
@@ -29,6 +31,9 @@ pub struct Maintenance {
     pub full_bytes: u64,
     /// Roll-ups: (level from which on blocks get it, its step). Each step a multiple of the one before.
     pub roll_ups: Vec<(u32, Duration)>,
+    /// Labels that roll-ups leave out: one series a service and kind is left where these are all
+    /// that tells its processes apart. A question that names one of them is answered from samples.
+    pub roll_up_without: Vec<String>,
     /// Delete what has no newer profile; `None` = never.
     pub max_age: Option<Duration>,
     /// The same for roll-ups, which outlive their blocks.
@@ -51,6 +56,7 @@ impl Default for Maintenance {
                 (3, Duration::from_secs(5 * MINUTE)),
                 (4, Duration::from_secs(60 * MINUTE)),
             ],
+            roll_up_without: PROCESS_LABELS.map(str::to_owned).to_vec(),
             max_age: Some(Duration::from_secs(15 * 86_400)),
             roll_up_max_age: Some(Duration::from_secs(90 * 86_400)),
             max_bytes: Some(20 << 30),
@@ -58,6 +64,9 @@ impl Default for Maintenance {
         }
     }
 }
+
+/// Names of labels that usually tell one process of a service from another.
+const PROCESS_LABELS: [&str; 6] = ["container_id", "host", "instance", "node", "pid", "pod"];
 
 /// A lone segment waits this many times the patience for company.
 const LONELY: i64 = 6;
@@ -74,6 +83,8 @@ pub struct Maintainer {
     pub catalog: Arc<Catalog>,
     /// Counters.
     pub metrics: Arc<Metrics>,
+    /// Keeps what it wrote last in memory; `None` = all is read from disk.
+    pub writer: Option<Arc<Writer>>,
     /// What age is judged by.
     pub age: Mutex<AgeClock>,
 }
@@ -81,13 +92,61 @@ pub struct Maintainer {
 impl Maintainer {
     /// One round: at most one merge a level, then retention, then deletion of replaced files.
     pub fn round(&self) {
-        self.merge(&self.due_segments(), 1);
+        self.merge_segments();
         for level in 1..=self.rules.spans.len() as u32 {
             self.merge(&self.due_blocks(level), level + 1);
         }
         self.roll_up();
         self.expire();
         self.delete_retired();
+    }
+
+    /// Makes a block of segments, from memory where their profiles are still there.
+    fn merge_segments(&self) {
+        let mut due = self.due_segments();
+        let Some(writer) = &self.writer else {
+            return self.merge(&due, 1);
+        };
+        match writer.take_epoch(due.first().map(|segment| segment.name.as_str())) {
+            Taken::Epoch(epoch) => self.merge_epoch(epoch),
+            Taken::Later => {}
+            Taken::Unknown => {
+                due.retain(|segment| !writer.holds(&segment.name));
+                self.merge(&due, 1);
+            }
+        }
+    }
+
+    fn merge_epoch(&self, epoch: Closed) {
+        let names: HashSet<&str> = epoch.segments.iter().map(String::as_str).collect();
+        let sources = self
+            .catalog
+            .select(|segment| names.contains(segment.name.as_str()));
+        let complete = sources.len() == names.len();
+        let Some(first) = sources.first() else { return };
+        if !complete {
+            // Retention or damage took one: what is left stands on disk.
+            return self.merge(&sources, 1);
+        }
+        let plan = self.plan(&sources, 1, first.header.created_ns);
+        let written = compact::write_epoch(&*self.disk, plan, epoch.parts);
+        if written.is_ok() {
+            self.metrics.merges_from_memory.fetch_add(1, Relaxed);
+        }
+        self.note(written, sources.len());
+    }
+
+    fn plan<'a>(&self, sources: &'a [Arc<Segment>], level: u32, created_ns: i64) -> Plan<'a> {
+        Plan {
+            sources,
+            level,
+            created_ns,
+            replaces: self.replaced_by(sources),
+            step_ns: 0,
+            of: String::new(),
+            dropped: Vec::new(),
+            random: self.env.random(),
+        }
     }
 
     /// Segments that should become a block.
@@ -147,22 +206,18 @@ impl Maintainer {
         if sources.is_empty() || alone {
             return;
         }
-        let plan = Plan {
-            sources,
-            level,
-            // In the place of its sources in time, so that neighbours stay neighbours.
-            created_ns: sources[0].header.created_ns,
-            replaces: self.replaced_by(sources),
-            step_ns: 0,
-            of: String::new(),
-            random: self.env.random(),
-        };
-        self.write(plan);
+        // In the place of its sources in time, so that neighbours stay neighbours.
+        self.write(self.plan(sources, level, sources[0].header.created_ns));
     }
 
     fn write(&self, plan: Plan) {
         let count = plan.sources.len();
-        match compact::write(&*self.disk, plan) {
+        self.note(compact::write(&*self.disk, plan), count);
+    }
+
+    /// Takes a written block into the catalog.
+    fn note(&self, written: Result<Segment, compact::Failed>, count: usize) {
+        match written {
             Ok(block) => {
                 self.catalog.insert(block, self.env.now_ns());
                 self.metrics.merges.fetch_add(1, Relaxed);
@@ -198,6 +253,7 @@ impl Maintainer {
                         replaces: Vec::new(),
                         step_ns,
                         of: block.name.clone(),
+                        dropped: self.rules.roll_up_without.clone(),
                         random: self.env.random(),
                     });
                 }

@@ -301,13 +301,16 @@ fn read(
     Ok((header, Some(files)))
 }
 
+/// A start reads the profiles of at most so many segments and blocks: a retry comes soon.
+const MOST_READ: usize = 4096;
+
 /// Remembers the identities of the newest profiles on disk, up to `limit`.
 pub fn identities(disk: &dyn Disk, catalog: &Catalog, writer: &Writer, limit: usize) {
     let segments = catalog.select(|_| true);
     let mut room = limit as u64;
     let mut newest: Vec<&Arc<Segment>> = Vec::new();
     for segment in segments.iter().rev() {
-        if room == 0 {
+        if room == 0 || newest.len() == MOST_READ {
             break;
         }
         room = room.saturating_sub(segment.header.profiles());
