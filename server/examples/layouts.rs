@@ -104,8 +104,18 @@ fn main() {
     ] {
         measure(name, &layout, &parts, 0, samples);
     }
-    measure("roll-up 5 min", &base, &parts, 300_000_000_000, samples);
-    measure("roll-up 1 h", &base, &parts, 3_600_000_000_000, samples);
+    for (name, step_ns) in [("5 min", 300_000_000_000), ("1 h", 3_600_000_000_000)] {
+        measure(&format!("roll-up {name}"), &base, &parts, step_ns, samples);
+        let dropped = ["node".to_owned(), "pod".to_owned()];
+        let rolled = block::roll_up(parts.clone(), &base, step_ns, &dropped).unwrap();
+        let groups = rolled.files.parts.iter().flat_map(|part| &part.groups);
+        let rows: u64 = groups.map(|group| group.rows).sum();
+        println!(
+            "roll-up {name} of services: {:.3} rows/sample, {:.3} B/sample",
+            rows as f64 / samples as f64,
+            rolled.samples.len() as f64 / samples as f64
+        );
+    }
 }
 
 type Parts = Vec<(
