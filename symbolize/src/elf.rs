@@ -9,6 +9,10 @@ const SHN_XINDEX: u64 = 0xffff;
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const SHF_COMPRESSED: u64 = 0x800;
+#[cfg(feature = "tables")]
+const SHF_ALLOC: u64 = 2;
+#[cfg(feature = "tables")]
+const SHF_EXECINSTR: u64 = 4;
 const PF_X: u32 = 1;
 const NT_GNU_BUILD_ID: u32 = 3;
 
@@ -46,6 +50,12 @@ pub(crate) struct Section {
     pub kind: u32,
     pub compressed: bool,
     pub link: usize,
+    /// Code lives here.
+    #[cfg(feature = "tables")]
+    pub executable: bool,
+    /// Stated virtual address, and bytes in memory.
+    #[cfg(feature = "tables")]
+    pub svma: Range<u64>,
     /// Bytes in the file.
     pub file: Range<usize>,
 }
@@ -71,6 +81,9 @@ pub(crate) struct Elf {
     pub sections: Vec<Section>,
     pub segments: Vec<Segment>,
     pub build_id: Option<Vec<u8>>,
+    /// `e_type` and `e_machine`.
+    #[cfg(feature = "tables")]
+    pub kind: (u16, u16),
 }
 
 impl Elf {
@@ -107,6 +120,8 @@ impl Elf {
             segments,
             build_id: build_id.map(<[u8]>::to_vec),
             sections,
+            #[cfg(feature = "tables")]
+            kind: (header.u16(16), header.u16(18)),
         })
     }
 
@@ -146,6 +161,10 @@ fn sections(bytes: &[u8]) -> Result<Vec<Section>, Error> {
             kind: h.u32(4),
             compressed: h.u64(8) & SHF_COMPRESSED != 0,
             link: h.u32(40) as usize,
+            #[cfg(feature = "tables")]
+            executable: h.u64(8) & SHF_EXECINSTR != 0 && h.u64(8) & SHF_ALLOC != 0,
+            #[cfg(feature = "tables")]
+            svma: h.u64(16)..h.u64(16).saturating_add(h.u64(32)),
             file: range(bytes, h.u64(24), size).unwrap_or(0..0),
         }
     };
@@ -180,12 +199,17 @@ pub(crate) fn string(bytes: &[u8], at: usize) -> &[u8] {
 }
 
 /// The GNU build id among notes.
-fn note(mut notes: &[u8]) -> Option<&[u8]> {
+fn note(notes: &[u8]) -> Option<&[u8]> {
+    named_note(notes, b"GNU\0", NT_GNU_BUILD_ID)
+}
+
+/// Contents of the note of this owner and kind.
+pub(crate) fn named_note<'a>(mut notes: &'a [u8], owner: &[u8], kind: u32) -> Option<&'a [u8]> {
     while notes.len() >= 12 {
         let f = Fields(notes);
         let data = 12usize.checked_add((f.u32(0) as usize).checked_next_multiple_of(4)?)?;
         let end = data.checked_add(f.u32(4) as usize)?;
-        if f.u32(8) == NT_GNU_BUILD_ID && notes.get(12..data)? == b"GNU\0" {
+        if f.u32(8) == kind && notes.get(12..data)? == owner {
             return notes.get(data..end);
         }
         notes = notes.get(end.checked_next_multiple_of(4)?..)?;

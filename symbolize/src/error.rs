@@ -15,6 +15,29 @@ pub enum Error {
         /// Offset in the file.
         offset: u64,
     },
+    /// The bytes are no lookup table.
+    NotATable,
+    /// A lookup table of a version that this program does not read: build it again.
+    TableVersion {
+        /// The version found.
+        version: u32,
+    },
+    /// A lookup table contradicts itself at this byte offset: build it again.
+    Damaged {
+        /// Offset in the table, or in the part of it that was read.
+        offset: u64,
+    },
+    /// A file asks for more than it may have.
+    Limit {
+        /// What there was too much of.
+        what: &'static str,
+        /// How much is allowed.
+        limit: u64,
+    },
+    /// The table could not be written; the text is the system's.
+    Write(String),
+    /// The file names no function and no line.
+    NoSymbols,
 }
 
 impl fmt::Display for Error {
@@ -27,6 +50,21 @@ impl fmt::Display for Error {
                     f,
                     "the ELF header table at offset {offset:#x} points outside the file"
                 )
+            }
+            Error::NotATable => f.write_str("not a lookup table"),
+            Error::TableVersion { version } => {
+                write!(f, "a lookup table of version {version}: build it again")
+            }
+            Error::Damaged { offset } => {
+                write!(
+                    f,
+                    "the lookup table is damaged at {offset:#x}: build it again"
+                )
+            }
+            Error::Limit { what, limit } => write!(f, "more {what} than {limit}"),
+            Error::Write(error) => write!(f, "cannot write the lookup table: {error}"),
+            Error::NoSymbols => {
+                f.write_str("the file has no symbols: no debug information, no symbol table")
             }
         }
     }

@@ -27,10 +27,11 @@
 //! | `dwarf` | lines and inlined frames, over addr2line |
 //! | `object` | all of one file |
 //! | `memory` | how much all of it may hold |
+//! | `tables` (feature `tables`) | lookup tables of whole files, built once, read from a memory map |
 //!
 //! # Blind spots
-//! C++ names stay mangled; split DWARF, `.gnu_debugaltlink` and zstd-compressed sections are not
-//! read, so such code has symbol-table names only.
+//! [`Object`]: C++ names stay mangled; split DWARF, `.gnu_debugaltlink` and zstd-compressed sections
+//! are not read, so such code has symbol-table names only. `tables` reads all of these.
 
 mod dwarf;
 mod elf;
@@ -38,6 +39,8 @@ mod error;
 mod memory;
 mod object;
 mod symbols;
+#[cfg(feature = "tables")]
+pub mod tables;
 
 pub use elf::Segment;
 pub use error::Error;

@@ -69,6 +69,17 @@ impl Symbols {
         })
     }
 
+    /// All symbols by address: start, end, name. One without a size reaches to the next.
+    #[cfg(feature = "tables")]
+    pub fn spans<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = (u64, u64, &'a [u8])> {
+        self.0.iter().enumerate().map(move |(i, e)| {
+            let next = self.0.get(i + 1).map_or(u64::MAX, |next| next.start);
+            let sized = e.start.saturating_add(u64::from(e.size));
+            let end = if e.size == 0 { next } else { sized };
+            (e.start, end, string(bytes, e.name as usize))
+        })
+    }
+
     pub fn len(&self) -> usize {
         self.0.len()
     }

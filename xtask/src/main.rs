@@ -82,7 +82,7 @@ fn ci() -> Result<(), String> {
         "--release",
         "--workspace",
         "--all-targets",
-        "--features=pilotlight-cli/s3,pilotlight/macros,pilotlight/opentelemetry,pilotlight/tracing",
+        "--features=pilotlight-cli/s3,pilotlight/macros,pilotlight/opentelemetry,pilotlight/tracing,pilotlight-symbolize/tables",
         "--locked",
     ];
     steps::cargo(&[&clippy[..], &["--", "-D", "warnings"][..]].concat())?;

@@ -144,8 +144,7 @@ fn workers() -> usize {
 }
 
 /// What the default build leaves out and the tests need.
-const FEATURES: &str =
-    "--features=pilotlight-cli/s3,pilotlight/macros,pilotlight/opentelemetry,pilotlight/tracing";
+const FEATURES: &str = "--features=pilotlight-cli/s3,pilotlight/macros,pilotlight/opentelemetry,pilotlight/tracing,pilotlight-symbolize/tables";
 
 /// The test executables that `which` chooses: path, folder of its package, package and target name.
 pub fn test_binaries(which: &[&str]) -> Result<Vec<(PathBuf, PathBuf, String)>, String> {
