@@ -187,6 +187,7 @@ static always_inline u32 user_stack(struct scratch *s, struct key *key)
 	struct process *process = bpf_map_lookup_elem(&processes, &key->pid);
 	if (!process)
 		return UNKNOWN_PROCESS;
+	key->image = process->image;
 	s->mappings = process->mappings;
 	s->count = process->count;
 	s->ip = s->raw.ip;

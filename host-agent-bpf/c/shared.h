@@ -46,6 +46,8 @@ struct mapping {
 struct process {
 	u32 mappings; // word index
 	u32 count;
+	u32 image; // the agent's number for the program that it runs
+	u32 pad;
 };
 
 // Why a walk ended: 0 while it runs.
@@ -73,6 +75,8 @@ struct key {
 	u64 kernel;
 	u32 what;
 	u32 wait; // off CPU: system call number + 1, 0: none
+	u32 image;
+	u32 pad;
 };
 
 struct count {

@@ -29,6 +29,8 @@ pub struct Counted {
     pub pid: u32,
     /// Thread; 0 when threads are added up.
     pub tid: u32,
+    /// What [`crate::Tables::set_process`] was told of the program; 0 for processes that it was told nothing of.
+    pub image: u32,
     /// `None` for kernel threads, and where the stack was lost (then counted among the losses).
     pub user: Option<Arc<StackFrames>>,
     /// `None` where the kernel was not interrupted.
@@ -195,6 +197,7 @@ impl Drain {
             out.push(Counted {
                 pid: key.pid,
                 tid: key.tid,
+                image: key.image,
                 user,
                 kernel,
                 waiting: waiting(&key),

@@ -81,6 +81,8 @@ impl From<pilotlight_unwind::Rule> for Rule {
 pub struct Process {
     pub mappings: u32,
     pub count: u32,
+    pub image: u32,
+    pub pad: u32,
 }
 
 /// `struct key`
@@ -93,6 +95,8 @@ pub struct Key {
     pub kernel: u64,
     pub what: u32,
     pub wait: u32,
+    pub image: u32,
+    pub pad: u32,
 }
 
 /// `struct count`

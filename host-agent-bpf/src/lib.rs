@@ -8,7 +8,7 @@
 //! let table = Table::from_elf(&std::fs::read("/usr/bin/python3.11")?)?;
 //! let file = engine.tables().add_file(&table)?;
 //! let code = Mapping { start: 0x400000, end: 0x800000, image_base: 0x400000, file };
-//! engine.tables().set_process(1234, &[code])?;
+//! engine.tables().set_process(1234, 1, &[code])?;
 //! engine.attach()?;
 //! std::thread::sleep(std::time::Duration::from_secs(10));
 //! for counted in engine.drain()?.counted {

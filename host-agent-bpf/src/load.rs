@@ -134,9 +134,9 @@ fn load_object(options: &Options, btf: &Btf) -> Result<Ebpf, Error> {
 /// One ring, as large as there are CPUs to write to it: stacks that are new and raw samples only.
 fn ring_bytes() -> u32 {
     let cpus = aya::util::nr_cpus().unwrap_or(1) as u32;
-    (cpus.saturating_mul(512 << 10))
+    (cpus.saturating_mul(1 << 20))
         .next_power_of_two()
-        .clamp(1 << 20, 1 << 26)
+        .clamp(1 << 21, 1 << 26)
 }
 
 fn map(ebpf: &Ebpf, name: &'static str) -> Result<OwnedFd, Error> {

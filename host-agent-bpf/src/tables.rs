@@ -261,12 +261,17 @@ impl Tables {
         Ok(())
     }
 
-    /// From now on samples of `pid` are walked by these mappings. A new list replaces the old one at once; what was
+    /// From now on samples of `pid` are walked by these mappings, and carry `image`, the caller's number for its program. A new list replaces the old one at once; what was
     /// looked up before goes on with the old one. `false` when there is no room.
     ///
     /// # Errors
     /// When the kernel refuses memory.
-    pub fn set_process(&mut self, pid: u32, mappings: &[Mapping]) -> Result<bool, Error> {
+    pub fn set_process(
+        &mut self,
+        pid: u32,
+        image: u32,
+        mappings: &[Mapping],
+    ) -> Result<bool, Error> {
         let most = (SHARD_WORDS / MAPPING_WORDS - 1) as usize;
         let mut sorted: Vec<Mapping> = mappings.iter().take(most).copied().collect();
         sorted.sort_by_key(|mapping| mapping.start);
@@ -278,6 +283,8 @@ impl Tables {
         let value = layout::Process {
             mappings: piece.word,
             count: sorted.len() as u32,
+            image,
+            pad: 0,
         };
         sys::update(self.processes.as_fd(), &pid, &value).map_err(Error::map("processes"))?;
         if let Some((old, _)) = self.lists.insert(pid, (piece, value.count)) {

@@ -1,7 +1,10 @@
 //! A program of everything that is hard to unwind, without frame pointers; the agent's tests sample it.
 //!
 //! `victim [SECONDS] [WORK…]`: runs the named kinds of work (default: all) in turn on two threads.
+//! `victim ROUNDS waits`: waits in several ways, and prints how long each took it, in nanoseconds.
 #![allow(missing_docs)]
+
+mod waits;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,6 +13,9 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let seconds: f64 = args.next().and_then(|s| s.parse().ok()).unwrap_or(10.0);
     let named: Vec<String> = args.collect();
+    if named.iter().any(|n| n == "waits") {
+        return waits::run(seconds as u32);
+    }
     let until = Instant::now() + Duration::from_secs_f64(seconds);
     let kinds: Vec<fn()> = KINDS
         .iter()

@@ -1,5 +1,6 @@
 //! The agent as a whole: a sampler, drained in turns, whose batches become profiles on their way to the server.
 
+use crate::bpf::BpfSampler;
 use crate::export::{Counters, Parcel, Pusher, profiles};
 use crate::perf::PerfSampler;
 use crate::process::Processes;
@@ -117,7 +118,12 @@ impl Drop for Agent {
 }
 
 fn start_sampler(options: &Options, processes: &Arc<Processes>) -> Result<Box<dyn Sampler>, Error> {
-    // The BPF sampler comes first once there is one; `no_bpf` leaves it out.
+    // Where BPF is denied, perf events alone do; they say themselves why they cannot, when they cannot.
+    if !options.no_bpf
+        && let Ok(sampler) = BpfSampler::start(&options.sampler, Arc::clone(processes))
+    {
+        return Ok(Box::new(sampler));
+    }
     let sampler = PerfSampler::start(&options.sampler, Arc::clone(processes))?;
     Ok(Box::new(sampler))
 }

@@ -21,6 +21,7 @@
 //! Every profiled process is hostile input: each length that is read from one has a limit (`limits`).
 
 mod agent;
+pub mod bpf;
 mod error;
 mod export;
 pub mod files;

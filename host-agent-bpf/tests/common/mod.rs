@@ -3,37 +3,52 @@
 
 use pilotlight_agent_bpf::{Engine, Mapping};
 use pilotlight_unwind::Module;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// A running program, killed when dropped.
-pub struct Running(pub Child);
+pub struct Running {
+    child: Child,
+    /// What it says after its first line.
+    pub out: Option<ChildStdout>,
+}
 
 impl Running {
     /// Starts `command` and waits for its first line.
     pub fn start(command: &mut Command) -> Running {
+        let command = command.stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).spawn().expect("starts");
-        let mut line = String::new();
-        let out = child.stdout.take().expect("piped");
-        BufReader::new(out)
-            .read_line(&mut line)
-            .expect("says that it is ready");
-        Running(child)
+        let mut out = child.stdout.take().expect("piped");
+        // Byte by byte: what follows the first line is the test's.
+        let mut byte = [0];
+        while byte != *b"\n" {
+            out.read_exact(&mut byte).expect("says that it is ready");
+        }
+        Running {
+            child,
+            out: Some(out),
+        }
     }
 
     pub fn victim(arguments: &[&str]) -> Running {
         Running::start(Command::new(env!("CARGO_BIN_EXE_pilotlight-victim")).args(arguments))
     }
 
+    /// Sends it the line that it waits for.
+    pub fn go_on(&mut self) {
+        let input = self.child.stdin.take().expect("piped");
+        (&input).write_all(b"\n").expect("it reads");
+    }
+
     pub fn pid(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -53,7 +68,12 @@ pub fn tell(engine: &mut Engine, pid: u32) -> Vec<Code> {
         }
     }
     let mappings: Vec<Mapping> = code.iter().map(|code| code.mapping).collect();
-    assert!(engine.tables().set_process(pid, &mappings).expect("memory"));
+    assert!(
+        engine
+            .tables()
+            .set_process(pid, 7, &mappings)
+            .expect("memory")
+    );
     code
 }
 

@@ -44,6 +44,8 @@ pub(super) struct Collector {
     threads: HashMap<u32, Comm>,
     sums: HashMap<Key, Sum>,
     losses: Losses,
+    /// Processes that began, ended, or mapped something, for whoever follows them.
+    changed: Option<Vec<u32>>,
 }
 
 impl Collector {
@@ -59,7 +61,13 @@ impl Collector {
             threads: HashMap::new(),
             sums: HashMap::new(),
             losses: Losses::default(),
+            changed: None,
         }
+    }
+
+    /// Processes that changed since the last call are told from now on.
+    pub fn changed(&mut self) -> Vec<u32> {
+        self.changed.replace(Vec::new()).unwrap_or_default()
     }
 
     /// Keeps a record until its turn.
@@ -93,7 +101,11 @@ impl Collector {
     }
 
     fn one(&mut self, bytes: &[u8], time_ns: u64) {
-        match record::parse(bytes) {
+        let record = record::parse(bytes);
+        if let (Some(changed), Some(pid)) = (&mut self.changed, record.changes()) {
+            changed.push(pid);
+        }
+        match record {
             Record::Sample(sample) => self.sample(&sample, time_ns),
             Record::Mapped { pid, mapping } => self.processes.mapped(pid, mapping),
             Record::Named {
@@ -138,7 +150,7 @@ impl Collector {
         if !pids.is_empty() && !pids.contains(&raw.pid) {
             return;
         }
-        let Some(process) = self.processes.current(raw.pid) else {
+        let Some(process) = self.processes.last(raw.pid) else {
             self.losses.add("no_process", 1);
             return;
         };

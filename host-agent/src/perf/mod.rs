@@ -9,12 +9,16 @@
 //! | `ring` | the ring of one CPU |
 //! | `record` | records as values |
 //! | `collect` | records to samples; keeps the table of processes true |
+//! | `sideband` | the same without samples, for a sampler that takes them elsewhere |
 
 mod collect;
 mod open;
 mod record;
 mod ring;
+mod sideband;
 mod sys;
+
+pub(crate) use sideband::{Foreign, Sideband};
 
 use crate::process::Processes;
 use crate::{Batch, Error, Sampler, SamplerOptions};

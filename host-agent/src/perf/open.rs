@@ -52,6 +52,18 @@ impl Events {
         Events::of_processes(attributes, ring_bytes, &options.pids)
     }
 
+    /// What processes do, on all CPUs, without samples.
+    pub fn without_samples(options: &SamplerOptions) -> Result<Events, Error> {
+        let attributes = Attributes {
+            config: sys::DUMMY,
+            sample_period: 0,
+            sample_type: sample::TID | sample::TIME,
+            wakeup_watermark: 4096,
+            ..attributes(options)
+        };
+        Events::of_cpus(&attributes, 512 << 10).map_err(|error| refused("all CPUs", error))
+    }
+
     fn of_cpus(attributes: &Attributes, ring_bytes: usize) -> io::Result<Events> {
         let mut rings = Vec::new();
         for cpu in online_cpus() {
@@ -112,6 +124,12 @@ impl Events {
 
     pub fn rings(&mut self) -> impl Iterator<Item = &mut Ring> {
         self.rings.iter_mut().map(|(_, ring)| ring)
+    }
+
+    /// Readable when a ring asks to be read.
+    pub fn descriptors(&self) -> Vec<i32> {
+        let descriptor = |(_, ring): &(i32, Ring)| ring.event().as_raw_fd();
+        self.rings.iter().map(descriptor).collect()
     }
 
     /// Waits until a ring asks to be read, `longest` at most.

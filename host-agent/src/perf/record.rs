@@ -15,6 +15,7 @@ const SAMPLE: u32 = 9;
 const COMM_EXEC: u16 = 1 << 13;
 const CPU_MODE: u16 = 7;
 const IN_KERNEL: u16 = 1;
+const IN_USER: u16 = 2;
 /// Marks in call chains are the highest numbers.
 const CONTEXT: u64 = -4095i64 as u64;
 /// Bytes behind every record that is no sample: pid, tid, time.
@@ -74,6 +75,19 @@ pub(super) enum Record<'a> {
     Other,
 }
 
+impl Record<'_> {
+    /// The process whose program or mappings are others from now on.
+    pub fn changes(&self) -> Option<u32> {
+        match self {
+            Record::Mapped { pid, .. } => Some(*pid),
+            Record::Named { pid, executed, .. } => executed.then_some(*pid),
+            Record::Forked { pid, parent, .. } => (pid != parent).then_some(*pid),
+            Record::Exited { pid, tid } => (pid == tid).then_some(*pid),
+            Record::Sample(_) | Record::Lost(_) | Record::Other => None,
+        }
+    }
+}
+
 /// When a record was written, in nanoseconds of the records' clock; 0 when it does not say.
 pub(super) fn time_ns(record: &[u8]) -> u64 {
     let at = match kind(record) {
@@ -81,6 +95,15 @@ pub(super) fn time_ns(record: &[u8]) -> u64 {
         _ => record.len().checked_sub(8),
     };
     at.and_then(|at| word(record, at)).unwrap_or(0)
+}
+
+/// How the record of a sample begins; its size is nobody's concern here.
+pub(super) fn sample_header(in_kernel: bool) -> [u8; 8] {
+    let misc = if in_kernel { IN_KERNEL } else { IN_USER };
+    let mut header = [0; 8];
+    header[..4].copy_from_slice(&SAMPLE.to_le_bytes());
+    header[4..6].copy_from_slice(&misc.to_le_bytes());
+    header
 }
 
 fn kind(record: &[u8]) -> u32 {

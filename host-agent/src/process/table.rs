@@ -93,6 +93,33 @@ impl Processes {
             .map(Arc::clone)
     }
 
+    /// What runs in `pid` now or, when nothing does, ran there last: a process goes on for a moment after it said that
+    /// it ends.
+    pub fn last(&self, pid: u32) -> Option<Arc<Process>> {
+        if let Some(process) = self.current(pid) {
+            return Some(process);
+        }
+        let inner = self.lock();
+        let ended = inner.ended.iter().filter(|(id, _)| id.pid == pid);
+        let last = ended.max_by_key(|(id, _)| id.image);
+        last.map(|(_, ended)| Arc::clone(&ended.process))
+    }
+
+    /// Reads all processes that there are, so that what they start is known from its first moment on.
+    pub fn read_all(&self) {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pid = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+        for pid in entries.filter_map(pid) {
+            self.current(pid);
+        }
+    }
+
+    /// What runs in `pid`, as far as anybody told.
+    pub fn known(&self, pid: u32) -> Option<ProcessId> {
+        let inner = self.lock();
+        inner.alive.get(&pid).map(|entry| entry.process.id)
+    }
+
     /// What is mapped in `pid`, ready for a walk.
     pub fn modules(&self, pid: u32) -> Option<Arc<Modules>> {
         let process = self.current(pid)?;

@@ -1,0 +1,234 @@
+//! Sampling by BPF: stacks are walked and counted inside the kernel (`pilotlight-agent-bpf`). What it cannot walk, for
+//! want of tables or mappings, comes as registers and stack, is walked here, and makes that the kernel can next time.
+//!
+//! | file | job |
+//! |---|---|
+//! | `publish` | processes and tables, kept true in the kernel |
+//! | `samples` | counts to samples, counters to losses |
+
+mod publish;
+mod samples;
+
+use crate::perf::{Foreign, Sideband};
+use crate::process::Processes;
+use crate::{Batch, Error, Sampler, SamplerOptions};
+use pilotlight_agent_bpf::{Engine, OffCpu, Options, Raw, TableSize};
+use publish::Publisher;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What happened is looked at this often, or when there is much of it.
+const TURN_MS: i32 = 50;
+/// A copy of a stack that is shorter ends where the stack does.
+const FULL_COPY_BYTES: usize = (16 << 10) - 4096;
+
+/// The sampler; see the module.
+pub struct BpfSampler {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    end: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    engine: Engine,
+    sideband: Sideband,
+    publisher: Publisher,
+    processes: Arc<Processes>,
+    pids: Vec<u32>,
+    period_ns: u64,
+    /// What the thread met; handed out by the next drain.
+    failed: Option<pilotlight_agent_bpf::Error>,
+}
+
+impl BpfSampler {
+    /// Loads the programs and starts sampling all CPUs.
+    ///
+    /// # Errors
+    /// When the kernel refuses: without CAP_BPF and CAP_PERFMON, before 5.17, without BTF.
+    pub fn start(options: &SamplerOptions, processes: Arc<Processes>) -> Result<BpfSampler, Error> {
+        let mut engine = Engine::load(&engine_options(options)).map_err(unavailable)?;
+        // What happens from now on is told; what was before is read once.
+        let sideband = Sideband::open(options, Arc::clone(&processes))?;
+        processes.read_all();
+        let mut descriptors = sideband.descriptors();
+        descriptors.push(engine.wakeup());
+        engine.attach().map_err(unavailable)?;
+        let state = State {
+            engine,
+            sideband,
+            publisher: Publisher::default(),
+            processes,
+            pids: options.pids.clone(),
+            period_ns: 1_000_000_000 / u64::from(options.frequency_hz.clamp(1, 997)),
+            failed: None,
+        };
+        let shared = Arc::new(Shared {
+            end: AtomicBool::new(false),
+            state: Mutex::new(state),
+        });
+        let run = {
+            let shared = Arc::clone(&shared);
+            move || run(&shared, &descriptors)
+        };
+        let name = "pilotlight-bpf".to_owned();
+        let thread = std::thread::Builder::new().name(name).spawn(run);
+        let thread = thread.map_err(|source| Error::Thread {
+            what: "reading BPF rings",
+            source,
+        })?;
+        Ok(BpfSampler {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// What the tables in the kernel take.
+    pub fn tables(&self) -> TableSize {
+        self.shared.state().engine.tables().size()
+    }
+
+    /// What the kernel says of the programs.
+    pub fn programs(&self) -> Vec<pilotlight_agent_bpf::ProgramFigures> {
+        self.shared.state().engine.programs()
+    }
+}
+
+fn engine_options(options: &SamplerOptions) -> Options {
+    let only = match options.pids[..] {
+        [pid] => Some(pid),
+        _ => None,
+    };
+    Options {
+        frequency_hz: options.frequency_hz,
+        only_pid: only,
+        kernel: options.kernel,
+        by_thread: true,
+        off_cpu: options.off_cpu_threshold_ns.map(|min_ns| OffCpu {
+            min_ns,
+            chance: 1.0,
+        }),
+        ..Options::default()
+    }
+}
+
+fn unavailable(error: pilotlight_agent_bpf::Error) -> Error {
+    Error::Unavailable {
+        what: "sampling by BPF",
+        reason: error.to_string(),
+    }
+}
+
+impl Sampler for BpfSampler {
+    fn name(&self) -> &'static str {
+        "bpf"
+    }
+
+    fn drain(&mut self) -> Result<Batch, Error> {
+        self.shared.state().drain().map_err(unavailable)
+    }
+}
+
+impl Drop for BpfSampler {
+    fn drop(&mut self) {
+        self.shared.end.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn run(shared: &Shared, descriptors: &[i32]) {
+    while !shared.end.load(Ordering::Relaxed) {
+        wait(descriptors);
+        let mut state = shared.state();
+        let raw = state.engine.raw();
+        if let Err(error) = state.turn(raw) {
+            state.failed = Some(error);
+        }
+    }
+}
+
+fn wait(descriptors: &[i32]) {
+    let poll = |&fd: &i32| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut polls: Vec<libc::pollfd> = descriptors.iter().map(poll).collect();
+    let count = polls.len() as libc::nfds_t;
+    // SAFETY: as many entries as said.
+    if unsafe { libc::poll(polls.as_mut_ptr(), count, TURN_MS) } < 0 {
+        std::thread::sleep(Duration::from_millis(TURN_MS as u64));
+    }
+}
+
+impl State {
+    /// Brings what processes did and what could not be walked into order, then tells the kernel what is new.
+    fn turn(&mut self, raw: Vec<Raw>) -> Result<(), pilotlight_agent_bpf::Error> {
+        let mut pids = BTreeSet::new();
+        for sample in &raw {
+            if sample.waiting.is_none() && self.wants(sample.pid) {
+                pids.insert(sample.pid);
+                self.sideband.add(&foreign(sample));
+            }
+        }
+        pids.extend(self.sideband.turn());
+        for pid in pids {
+            self.publisher
+                .update(pid, self.engine.tables(), &self.processes)?;
+        }
+        Ok(())
+    }
+
+    fn wants(&self, pid: u32) -> bool {
+        self.pids.is_empty() || self.pids.contains(&pid)
+    }
+
+    fn drain(&mut self) -> Result<Batch, pilotlight_agent_bpf::Error> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut drained = self.engine.drain()?;
+        self.turn(std::mem::take(&mut drained.raw))?;
+        let refused = self.publisher.sweep(self.engine.tables())?;
+        let mut batch = self.sideband.take();
+        batch.losses.add("no_room_for_mappings", refused);
+        samples::losses(&drained, &mut batch.losses);
+        for counted in &drained.counted {
+            if self.wants(counted.pid) {
+                let sample = samples::sample(counted, &self.processes, &batch, self.period_ns);
+                match sample {
+                    Some(sample) => batch.samples.push(sample),
+                    None => batch.losses.add("no_process", counted.samples),
+                }
+            }
+        }
+        Ok(batch)
+    }
+}
+
+fn foreign(raw: &Raw) -> Foreign<'_> {
+    Foreign {
+        pid: raw.pid,
+        tid: raw.tid,
+        time_ns: raw.time_ns,
+        in_kernel: !raw.exact,
+        registers: raw.registers,
+        kernel: raw.kernel.as_ref().map_or(&[], |stack| &stack.frames),
+        stack: &raw.stack,
+        stack_full: raw.stack.len() > FULL_COPY_BYTES,
+    }
+}

@@ -1,0 +1,194 @@
+//! The sampler by BPF, over programs that run.
+
+#![allow(clippy::unwrap_used)]
+
+use pilotlight_host_agent::bpf::BpfSampler;
+use pilotlight_host_agent::process::Processes;
+use pilotlight_host_agent::{Losses, Sample, Sampler, SamplerOptions};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Tests of root never skip.
+fn skip() -> bool {
+    // SAFETY: no preconditions.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        println!("SKIP: BPF programs are loaded by root only (CAP_BPF, CAP_PERFMON)");
+    }
+    !root
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        println!("SKIP: there is no {program} here");
+    }
+    found
+}
+
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        Running(quiet.spawn().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder of this test alone.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("pilotlight-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+struct Taken {
+    samples: Vec<Sample>,
+    losses: Losses,
+}
+
+impl Taken {
+    fn count(&self, which: impl Fn(&Sample) -> bool) -> u64 {
+        let counts = self.samples.iter().filter(|sample| which(sample));
+        counts.map(|sample| sample.count).sum()
+    }
+
+    /// Samples with a user stack, and those of them that reach the root.
+    fn whole(&self) -> (u64, u64) {
+        let user = |sample: &Sample| !sample.user.is_empty() || sample.cut.is_some();
+        let whole = |sample: &Sample| user(sample) && sample.cut.is_none();
+        (self.count(whole), self.count(user))
+    }
+
+    fn why_cut(&self) -> Vec<String> {
+        let cut = self.samples.iter().filter(|sample| sample.cut.is_some());
+        let shown = cut.map(|s| {
+            let leaf = s.user.first().unwrap_or(&0);
+            let root = s.user.last().unwrap_or(&0);
+            format!(
+                "{}x {:?} {:?} {} frames {leaf:x}..{root:x}",
+                s.count,
+                s.comm,
+                s.cut,
+                s.user.len()
+            )
+        });
+        shown.take(20).collect()
+    }
+}
+
+/// Samples until `done` says so, a minute at most.
+fn sample(
+    options: &SamplerOptions,
+    which: impl Fn(&Sample, &Processes) -> bool,
+    mut done: impl FnMut(&Taken) -> bool,
+) -> Taken {
+    let processes = Arc::new(Processes::new());
+    let mut sampler = BpfSampler::start(options, Arc::clone(&processes)).unwrap();
+    let mut taken = Taken {
+        samples: Vec::new(),
+        losses: Losses::default(),
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while !done(&taken) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(200));
+        let batch = sampler.drain().unwrap();
+        taken.losses.merge(&batch.losses);
+        let wanted = batch
+            .samples
+            .into_iter()
+            .filter(|sample| which(sample, &processes));
+        taken.samples.extend(wanted);
+        processes.sweep();
+    }
+    println!("{:?}, tables {:?}", taken.losses, sampler.tables());
+    taken
+}
+
+/// A runtime's stacks reach their root in at least 97 of 100 samples.
+fn reaches_the_root(command: &mut Command, wanted: u64) {
+    let running = Running::start(command);
+    let options = SamplerOptions {
+        frequency_hz: 197,
+        pids: vec![running.0.id()],
+        ..SamplerOptions::default()
+    };
+    let taken = sample(
+        &options,
+        |_, _| true,
+        |taken| taken.count(|_| true) >= wanted,
+    );
+    let (whole, all) = taken.whole();
+    println!("{whole} of {all} whole");
+    assert!(all >= wanted / 2, "{all} samples");
+    assert!(
+        whole * 100 >= all * 97,
+        "{whole} of {all}: {:#?}",
+        taken.why_cut()
+    );
+}
+
+#[test]
+fn python_reaches_the_root() {
+    if skip() || !has("python3") {
+        return;
+    }
+    let program = "def f(n):\n    return sum(i * i for i in range(n))\nwhile True:\n    f(5000)\n    sorted(range(5000), key=lambda i: -i)\n";
+    reaches_the_root(Command::new("python3").args(["-c", program]), 200);
+}
+
+#[test]
+fn node_reaches_the_root() {
+    if skip() || !has("node") {
+        return;
+    }
+    let program = "function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }\
+        for (;;) { fib(24); JSON.parse(JSON.stringify([...Array(500).keys()])); }";
+    reaches_the_root(Command::new("node").args(["-e", program]), 200);
+}
+
+#[test]
+fn java_with_frame_pointers_reaches_the_root() {
+    if skip() || !has("java") {
+        return;
+    }
+    let folder = folder("java");
+    let program = "public class Hot { static long f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }\
+        public static void main(String[] a) { long s = 0; for (;;) s += f(25); } }";
+    std::fs::write(folder.join("Hot.java"), program).unwrap();
+    let source = folder.join("Hot.java");
+    reaches_the_root(
+        Command::new("java")
+            .arg("-XX:+PreserveFramePointer")
+            .arg(source),
+        300,
+    );
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+#[test]
+fn go_reaches_the_root() {
+    if skip() || !has("go") {
+        return;
+    }
+    let folder = folder("go");
+    let program = "package main\nfunc f(n int) int { if n < 2 { return n }; return f(n-1) + f(n-2) }\n\
+        func main() { s := 0; for { s += f(25); m := map[int]int{}; for i := 0; i < 1000; i++ { m[i] = s } } }\n";
+    std::fs::write(folder.join("hot.go"), program).unwrap();
+    let built = Command::new("go")
+        .args(["build", "-o", "hot", "hot.go"])
+        .current_dir(&folder)
+        .status();
+    assert!(built.unwrap().success());
+    reaches_the_root(&mut Command::new(folder.join("hot")), 200);
+    let _ = std::fs::remove_dir_all(folder);
+}
