@@ -6,8 +6,10 @@
 //! same block stands the record of the OpenTelemetry thread context, which readers outside of the
 //! process find by the symbol `otel_thread_ctx_v1`.
 
+#[cfg(not(any(miri, not(target_os = "linux"), feature = "backtrace")))]
 use std::arch::global_asm;
 use std::collections::BTreeMap;
+#[cfg(not(any(miri, not(target_os = "linux"), feature = "backtrace")))]
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -15,9 +17,17 @@ use crate::fork::{Held, Lock};
 use crate::otel::ThreadRecord;
 use crate::spans::Entry;
 use crate::sys::own_tid;
+#[cfg(not(any(miri, not(target_os = "linux"), feature = "backtrace")))]
 use crate::sys::tls::static_tls;
 use crate::wall;
 
+#[cfg(any(miri, not(target_os = "linux"), feature = "backtrace"))]
+#[path = "elsewhere/words.rs"]
+mod elsewhere;
+#[cfg(any(miri, not(target_os = "linux"), feature = "backtrace"))]
+pub(crate) use elsewhere::{otel_pointer, words};
+
+#[cfg(not(any(miri, not(target_os = "linux"), feature = "backtrace")))]
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".balign 8",
@@ -79,12 +89,14 @@ pub(crate) struct ThreadWords {
 }
 
 /// The calling thread's words; they live as long as the thread.
+#[cfg(not(any(miri, not(target_os = "linux"), feature = "backtrace")))]
 #[inline(always)]
 pub(crate) fn words() -> *const ThreadWords {
     static_tls!("pilotlight_thread_words") as *const ThreadWords
 }
 
 /// Where the pointer of the OpenTelemetry thread context stands for the calling thread.
+#[cfg(not(any(miri, not(target_os = "linux"), feature = "backtrace")))]
 #[inline(always)]
 pub(crate) fn otel_pointer() -> *const AtomicPtr<c_void> {
     static_tls!("otel_thread_ctx_v1") as *const AtomicPtr<c_void>

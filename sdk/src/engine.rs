@@ -192,7 +192,7 @@ pub(crate) fn forget_in_child() {
     let Some(parent) = (unsafe { parent.as_ref() }) else {
         return;
     };
-    #[cfg(feature = "lock-hooks")]
+    #[cfg(all(feature = "lock-hooks", target_os = "linux"))]
     if parent.after_fork == AfterFork::Off {
         crate::locks::stop();
     }
@@ -224,7 +224,7 @@ pub(crate) fn keep_modules_current(wanted: bool) {
 
 /// The calling thread is pilotlight's: that it waits is no news.
 pub(crate) fn note_own_thread() {
-    #[cfg(feature = "lock-hooks")]
+    #[cfg(all(feature = "lock-hooks", target_os = "linux"))]
     crate::locks::ignore_this_thread();
 }
 
@@ -259,13 +259,13 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
     }
     heap::set_budget(config.budget_cpu_percent);
     // Before the background thread, which then reads the modules at once.
-    #[cfg(feature = "lock-hooks")]
+    #[cfg(all(feature = "lock-hooks", target_os = "linux"))]
     crate::locks::start(config.lock_rate_ns);
     let began = handler::install()
         .map_err(Error::Signal)
         .and_then(|()| engine.spawn());
     if let Err(error) = began {
-        #[cfg(feature = "lock-hooks")]
+        #[cfg(all(feature = "lock-hooks", target_os = "linux"))]
         crate::locks::stop();
         withdraw();
         return Err(error);
@@ -335,7 +335,7 @@ impl Engine {
         if let Some(thread) = lock(&self.thread).take().filter(|_| ends) {
             let _ = thread.join();
         }
-        #[cfg(feature = "lock-hooks")]
+        #[cfg(all(feature = "lock-hooks", target_os = "linux"))]
         crate::locks::stop();
         withdraw();
     }

@@ -39,6 +39,13 @@
 //! tested by emulation. musl has no unwind tables: a stack that was interrupted inside it is found by
 //! looking for the nearest return address, and may miss a frame.
 //!
+//! On macOS (x86_64, aarch64) it compiles, and samples CPU time by `ITIMER_PROF` and the crate
+//! `backtrace`; `heap`, `tasks` and `await` are there too. That was never run on macOS, only on Linux, where the
+//! feature `backtrace` does the same. What is missing: `wall`, `offcpu`, `threads`, `mutex`, `block`, labels and
+//! spans in CPU samples, mappings and build ids (names are looked up in the process). What is
+//! dangerous: the system's unwinder runs in a signal handler, and a sample in the middle of a panic or a
+//! `dlopen` may hang or end the program.
+//!
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
@@ -46,6 +53,7 @@
 //! | `thread-hook` (default) | `pthread_create` of this program is pilotlight's. Leave it out (`default-features = false`) where something else must define that symbol, or its allocator starts threads; short-lived threads then show as `[threads that ended unsampled]` |
 //! | `symbolize` (default) | names and lines are looked up in the process, within 32 MB; without it addresses and build ids go out, for the server to name |
 //! | `axum` | the routes as an axum router |
+//! | `backtrace` | samples on Linux as on macOS, worse in every way: for tests of that |
 //! | `hyper` | the routes as a hyper service |
 //! | `jemalloc` | `heap` and `allocs` from jemalloc's own profile, for programs that allocate through it and not through [`Alloc`]; a C build |
 //! | `push` | profiles sent to a server, by pprof or OTLP |
@@ -84,13 +92,18 @@
 //! | `wall` | the thread that looks at all threads, whether they run or wait |
 //! | `stats` | what happened to every signal |
 //! | `sys` | what differs between processors and C libraries |
+//! | `elsewhere` | what stands in the place of modules where Linux is not |
+
+#![cfg_attr(
+    any(not(target_os = "linux"), feature = "backtrace"),
+    allow(dead_code, reason = "what only Linux asks for")
+)]
 
 #[cfg(not(all(
-    target_os = "linux",
+    any(target_os = "linux", target_vendor = "apple"),
     any(target_arch = "x86_64", target_arch = "aarch64"),
-    any(target_env = "gnu", target_env = "musl")
 )))]
-compile_error!("pilotlight runs on Linux, x86_64 or aarch64, with glibc or musl so far");
+compile_error!("pilotlight runs on Linux and macOS, x86_64 or aarch64, so far");
 
 mod aggregate;
 mod atomics;
@@ -104,6 +117,10 @@ pub mod foreign;
 mod fork;
 mod handler;
 mod heap;
+#[cfg_attr(
+    any(not(target_os = "linux"), feature = "backtrace"),
+    path = "elsewhere/here.rs"
+)]
 mod here;
 pub mod http;
 #[cfg(feature = "hyper")]
@@ -111,8 +128,12 @@ pub mod hyper;
 mod kind;
 pub mod labels;
 mod lived;
-#[cfg(feature = "lock-hooks")]
+#[cfg(all(feature = "lock-hooks", target_os = "linux"))]
 mod locks;
+#[cfg_attr(
+    any(not(target_os = "linux"), feature = "backtrace"),
+    path = "elsewhere/modules.rs"
+)]
 mod modules;
 pub mod otel;
 mod pages;
@@ -125,16 +146,38 @@ mod sites;
 mod slots;
 pub mod spans;
 mod stats;
-#[cfg_attr(not(feature = "symbolize"), path = "symbols_off.rs")]
+#[cfg_attr(
+    any(not(target_os = "linux"), feature = "backtrace"),
+    path = "elsewhere/symbols.rs"
+)]
+#[cfg_attr(
+    all(
+        not(any(not(target_os = "linux"), feature = "backtrace")),
+        not(feature = "symbolize")
+    ),
+    path = "symbols_off.rs"
+)]
 mod symbols;
 pub mod sync;
+#[cfg_attr(
+    any(not(target_os = "linux"), feature = "backtrace"),
+    path = "elsewhere/sys.rs"
+)]
 mod sys;
 mod tags;
+#[cfg_attr(
+    any(not(target_os = "linux"), feature = "backtrace"),
+    path = "elsewhere/threads.rs"
+)]
 mod threads;
 #[cfg(feature = "tracing")]
 pub mod tracing;
 mod tree;
 mod types;
+#[cfg_attr(
+    any(not(target_os = "linux"), feature = "backtrace"),
+    path = "elsewhere/wall.rs"
+)]
 mod wall;
 
 use std::sync::Arc;

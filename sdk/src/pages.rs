@@ -10,6 +10,9 @@ pub(crate) struct Pages {
     words: usize,
 }
 
+/// Miri knows no other flags.
+const UNRESERVED: libc::c_int = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+
 /// The kernel refused.
 const REFUSED: *mut AtomicU64 = std::ptr::dangling_mut();
 
@@ -52,7 +55,7 @@ impl Pages {
                 null_mut(),
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | UNRESERVED,
                 -1,
                 0,
             )
@@ -78,14 +81,14 @@ pub(crate) struct KeepErrno(i32);
 impl KeepErrno {
     pub(crate) fn new() -> KeepErrno {
         // SAFETY: the calling thread's errno.
-        KeepErrno(unsafe { *libc::__errno_location() })
+        KeepErrno(unsafe { *crate::sys::errno() })
     }
 }
 
 impl Drop for KeepErrno {
     fn drop(&mut self) {
         // SAFETY: the calling thread's errno.
-        unsafe { *libc::__errno_location() = self.0 };
+        unsafe { *crate::sys::errno() = self.0 };
     }
 }
 

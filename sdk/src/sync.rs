@@ -20,10 +20,10 @@ use std::sync::{
 };
 use std::time::Duration;
 
-#[cfg(feature = "lock-hooks")]
+#[cfg(all(feature = "lock-hooks", target_os = "linux"))]
 use crate::locks::named;
 
-#[cfg(not(feature = "lock-hooks"))]
+#[cfg(not(all(feature = "lock-hooks", target_os = "linux")))]
 fn named<T>(_name: &'static str, wait: impl FnOnce() -> T) -> T {
     wait()
 }

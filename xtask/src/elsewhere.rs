@@ -1,5 +1,5 @@
 //! The SDK's tests on other C libraries and processors than the machine's own, and over allocators
-//! that are C builds, and under a model checker.
+//! that are C builds, with what other systems are sampled by, and under a model checker.
 
 use crate::runner::{Test, test_binaries, tests_in};
 use crate::tools;
@@ -14,8 +14,9 @@ pub struct Elsewhere {
     which: &'static [&'static str],
 }
 
-/// A program that holds musl, aarch64 by emulation, jemalloc's own profile, and the model checker.
-pub const ELSEWHERE: [Elsewhere; 4] = [
+/// A program that holds musl, aarch64 by emulation, jemalloc's own profile, what macOS is sampled
+/// by, and the model checker.
+pub const ELSEWHERE: [Elsewhere; 5] = [
     Elsewhere {
         name: "musl",
         target: "x86_64-unknown-linux-musl",
@@ -53,6 +54,16 @@ pub const ELSEWHERE: [Elsewhere; 4] = [
         which: &[
             "--manifest-path=bench/peers/alloc/Cargo.toml",
             "--target-dir=target/bench/alloc",
+        ],
+    },
+    Elsewhere {
+        name: "fallback",
+        target: "x86_64-unknown-linux-gnu",
+        emulator: None,
+        which: &[
+            "--package=pilotlight",
+            "--features=backtrace",
+            "--test=fallback",
         ],
     },
     Elsewhere {

@@ -149,7 +149,12 @@ pub fn ensure(may_install: bool) -> Result<(), String> {
 }
 
 /// Targets whose standard library the checks and tests need.
-const TARGETS: &[&str] = &["x86_64-unknown-linux-musl", "aarch64-unknown-linux-gnu"];
+const TARGETS: &[&str] = &[
+    "x86_64-unknown-linux-musl",
+    "aarch64-unknown-linux-gnu",
+    "x86_64-apple-darwin",
+    "aarch64-apple-darwin",
+];
 
 /// Adds targets that are missing, where rustup is there and may.
 pub fn add_targets() {

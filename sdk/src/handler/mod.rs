@@ -2,20 +2,40 @@
 
 mod install;
 mod marks;
+#[cfg_attr(
+    any(not(target_os = "linux"), feature = "backtrace"),
+    path = "../elsewhere/sample.rs"
+)]
 mod sample;
 pub(crate) mod scratch;
+#[cfg_attr(
+    any(not(target_os = "linux"), feature = "backtrace"),
+    path = "../elsewhere/signal.rs"
+)]
 mod signal;
 pub(crate) mod swap;
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-#[cfg(feature = "thread-hook")]
+#[cfg(all(
+    feature = "thread-hook",
+    target_os = "linux",
+    not(feature = "backtrace")
+))]
 use crate::context;
-#[cfg(feature = "thread-hook")]
+#[cfg(all(
+    feature = "thread-hook",
+    target_os = "linux",
+    not(feature = "backtrace")
+))]
 use crate::kind::Record;
 use crate::modules::Snapshot;
-#[cfg(feature = "thread-hook")]
+#[cfg(all(
+    feature = "thread-hook",
+    target_os = "linux",
+    not(feature = "backtrace")
+))]
 use crate::ring::Header;
 use crate::ring::Ring;
 use crate::stats::COUNTERS;
@@ -109,7 +129,11 @@ pub(crate) fn take_stale() -> bool {
 }
 
 /// Writes a record from ordinary code, such as a thread that ends.
-#[cfg(feature = "thread-hook")]
+#[cfg(all(
+    feature = "thread-hook",
+    target_os = "linux",
+    not(feature = "backtrace")
+))]
 pub(crate) fn push(frames: &[u64], weight: u64, generation: u32) -> bool {
     let ring = RING.load(Ordering::Acquire);
     let header = Header {

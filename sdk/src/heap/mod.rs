@@ -22,7 +22,9 @@ mod sampler;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-pub(crate) use pace::{hold as hold_budget, set_budget, spent_ns};
+#[cfg(not(any(not(target_os = "linux"), feature = "backtrace")))]
+pub(crate) use pace::spent_ns;
+pub(crate) use pace::{hold as hold_budget, set_budget};
 pub(crate) use record::{is_installed, samples, table_usage, untracked};
 #[cfg(feature = "jemalloc")]
 use rows::shape;

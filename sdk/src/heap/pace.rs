@@ -66,6 +66,7 @@ pub(super) fn measured(number: u64, work: impl FnOnce()) {
     hold();
 }
 
+#[cfg(not(any(not(target_os = "linux"), feature = "backtrace")))]
 /// CPU time that all looks of this process took so far, nanoseconds.
 pub(crate) fn spent_ns() -> u64 {
     COUNTERS.heap_looks.get() * COST_NS.load(Ordering::Relaxed)

@@ -4,7 +4,7 @@
 //! Arguments: address, size in bytes, bytes that it stands for.
 
 /// <https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation>
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[inline(never)]
 pub(super) fn sampled(address: u64, size: u64, stands_for: u64) {
     // SAFETY: one instruction without effect; the rest is a note in the file.
@@ -41,5 +41,5 @@ pub(super) fn sampled(address: u64, size: u64, stands_for: u64) {
 }
 
 /// Not written for this processor.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 pub(super) fn sampled(_address: u64, _size: u64, _stands_for: u64) {}

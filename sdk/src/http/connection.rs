@@ -218,6 +218,12 @@ fn content_length(response: &Response) -> String {
     }
 }
 
+/// Where no event tells of a client that wrote its last, none is waited for but an error.
+#[cfg(target_os = "linux")]
+const CLOSED: libc::c_short = libc::POLLRDHUP;
+#[cfg(not(target_os = "linux"))]
+const CLOSED: libc::c_short = 0;
+
 /// Sleeps for `time`, or until the client (or the server's stop) closes; true if it closed.
 fn closes_within(descriptor: i32, time: Duration) -> bool {
     let until = Instant::now() + time;
@@ -228,7 +234,7 @@ fn closes_within(descriptor: i32, time: Duration) -> bool {
         }
         let mut poll = libc::pollfd {
             fd: descriptor,
-            events: libc::POLLRDHUP,
+            events: CLOSED,
             revents: 0,
         };
         let milliseconds = i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX);

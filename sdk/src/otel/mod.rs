@@ -12,16 +12,23 @@
 //! Readers look the thread's symbol up in the dynamic symbol table. A Rust program exports it when it is linked
 //! with `-C link-arg=-Wl,--export-dynamic-symbol=otel_thread_ctx_v1`.
 
+#[cfg(not(any(not(target_os = "linux"), feature = "backtrace")))]
 mod message;
 #[cfg(feature = "opentelemetry")]
 mod observer;
+#[cfg_attr(
+    any(not(target_os = "linux"), feature = "backtrace"),
+    path = "../elsewhere/process.rs"
+)]
 pub(crate) mod process;
 mod thread;
 
 #[cfg(feature = "opentelemetry")]
 pub use observer::follow_opentelemetry;
 pub(crate) use process::{publish, withdraw};
-pub(crate) use thread::{ThreadRecord, for_sample, put_in_samples};
+#[cfg(not(any(not(target_os = "linux"), feature = "backtrace")))]
+pub(crate) use thread::for_sample;
+pub(crate) use thread::{ThreadRecord, put_in_samples};
 pub use thread::{TraceContext, TraceExt, TraceGuard, Traced};
 
 /// Whether readers outside find this process by its process context.

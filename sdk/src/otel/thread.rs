@@ -33,6 +33,16 @@ pub(crate) struct ThreadRecord {
 }
 
 impl ThreadRecord {
+    /// Of a thread that works for no trace.
+    #[cfg(any(miri, not(target_os = "linux"), feature = "backtrace"))]
+    pub(crate) const fn new() -> ThreadRecord {
+        ThreadRecord {
+            trace_id: [AtomicU64::new(0), AtomicU64::new(0)],
+            span_id: AtomicU64::new(0),
+            tail: AtomicU32::new(0),
+        }
+    }
+
     fn get(&self) -> Option<TraceContext> {
         let tail = self.tail.load(Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);

@@ -3,20 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::timer::{self, thread_clock_ns};
+use super::unsampled::Unsampled;
 use super::{Armed, Threads, next_random};
 use crate::slots;
 use crate::stats::COUNTERS;
-
-/// Periods of CPU time without a stack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unsampled {
-    /// Of CPU time that no thread accounts for: threads that lived and ended unseen.
-    pub(crate) unseen: u64,
-    /// Of threads that block the signal.
-    pub(crate) blocked: u64,
-    /// Behind the last sample of a thread, when a capture ends.
-    pub(crate) behind: u64,
-}
 
 /// Threads that no signal reached for so long are asked whether they block it; fork does so for a
 /// moment only.

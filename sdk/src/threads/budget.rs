@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::engines::{Engine, Source};
+use super::choice::Engine;
+use super::engines::Source;
 use super::timer::ticks_per_second;
 use super::{Threads, price};
 use crate::stats::COUNTERS;

@@ -23,7 +23,11 @@ pub(crate) fn is_enabled() -> bool {
 }
 
 /// The calling thread creates another one.
-#[cfg(feature = "thread-hook")]
+#[cfg(all(
+    feature = "thread-hook",
+    target_os = "linux",
+    not(feature = "backtrace")
+))]
 pub(super) fn note() {
     if is_enabled() {
         crate::here::with_stack(crate::config::MAX_DEPTH, |here, frames| {

@@ -3,6 +3,7 @@
 
 mod account;
 mod budget;
+mod choice;
 pub(crate) mod created;
 mod engines;
 #[cfg(feature = "thread-hook")]
@@ -11,6 +12,7 @@ mod perf;
 mod price;
 mod process;
 pub(crate) mod timer;
+mod unsampled;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -22,12 +24,12 @@ use std::time::{Duration, Instant};
 use crate::fork::{Held, Lock};
 use crate::slots::{self, SLOTS};
 use crate::stats::COUNTERS;
-pub(crate) use account::Unsampled;
 use budget::Budget;
-pub use engines::Engine;
+pub use choice::Engine;
 use engines::{Source, Supply};
 use process::ProcessTimer;
 use timer::thread_clock_ns;
+pub(crate) use unsampled::Unsampled;
 
 /// Threads that start are sampled at once.
 static ARMED: AtomicBool = AtomicBool::new(false);

@@ -10,7 +10,7 @@ mod plain;
 mod tasks;
 pub(crate) mod text;
 mod threads;
-#[cfg(feature = "lock-hooks")]
+#[cfg(all(feature = "lock-hooks", target_os = "linux"))]
 mod waits;
 mod wall;
 
@@ -27,9 +27,9 @@ pub(crate) use delta::Delta;
 static BUILT_IN: &[&dyn Source] = &[
     &heap::Heap(Shown::Allocated),
     &tasks::Await,
-    #[cfg(feature = "lock-hooks")]
+    #[cfg(all(feature = "lock-hooks", target_os = "linux"))]
     &waits::Blocked(crate::locks::Waits::All),
-    #[cfg(feature = "lock-hooks")]
+    #[cfg(all(feature = "lock-hooks", target_os = "linux"))]
     &waits::Blocked(crate::locks::Waits::Locks),
     &plain::Cmdline,
     &heap::Heap(Shown::InUse),
@@ -162,6 +162,14 @@ pub enum State {
 }
 
 impl State {
+    /// Off because it takes what only Linux has.
+    pub(crate) fn off_elsewhere() -> State {
+        State::Off {
+            why: "threads are looked at on Linux only, and not with the feature `backtrace`".into(),
+            how_to_switch_on: "run on Linux, or take profile".into(),
+        }
+    }
+
     /// Off because somebody switched it off while it ran.
     pub(crate) fn switched_off(name: &str) -> State {
         State::Off {

@@ -54,6 +54,9 @@ impl Source for Threads {
         if !ALLOWED.load(Ordering::Relaxed) {
             return State::switched_off(self.name);
         }
+        if !wall::SEES_THREADS {
+            return State::off_elsewhere();
+        }
         match engine::current() {
             Ok(_) => State::On,
             Err(error) => State::Off {
@@ -181,7 +184,11 @@ impl Source for ThreadCreate {
     }
 
     fn state(&self) -> State {
-        if !cfg!(feature = "thread-hook") {
+        if !cfg!(all(
+            feature = "thread-hook",
+            target_os = "linux",
+            not(feature = "backtrace")
+        )) {
             return State::Off {
                 why: "this build does not see threads start".into(),
                 how_to_switch_on: "feature `thread-hook` of the crate pilotlight".into(),

@@ -49,6 +49,9 @@ impl Source for Wall {
         if !self.allowed.load(Ordering::Relaxed) {
             return State::switched_off(self.name);
         }
+        if !crate::wall::SEES_THREADS {
+            return State::off_elsewhere();
+        }
         if self.sampled == Sampled::OffCpu && !crate::wall::READS_STACKS {
             return State::Off {
                 why: "stacks of waiting threads are not read on this processor yet".into(),

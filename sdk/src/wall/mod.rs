@@ -74,6 +74,9 @@ fn sampler() -> MutexGuard<'static, Option<Sampler>> {
     SAMPLER.lock()
 }
 
+/// Threads can be looked at.
+pub(crate) const SEES_THREADS: bool = true;
+
 /// What threads wait for can be told.
 pub(crate) const READS_STACKS: bool = outside::CAN_READ;
 
