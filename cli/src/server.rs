@@ -34,6 +34,7 @@ pub fn config(settings: &Settings) -> Config {
     config.limits = settings.server.limits.clone();
     config.ingest = settings.server.ingest.clone();
     config.debuginfo = settings.server.debuginfo.clone();
+    config.query = settings.server.query.clone();
     config.maintenance = Some(settings.server.retention.clone());
     #[cfg(feature = "s3")]
     if let Some(storage) = settings.server.storage.clone() {

@@ -9,6 +9,7 @@ use pilotlight_profile::Limits;
 
 use crate::env::{Env, SystemEnv};
 use crate::ingest::policy::IngestRules;
+use crate::query::engine::QueryLimits;
 use crate::store::disk::Disk;
 use crate::store::maintain::Maintenance;
 
@@ -43,6 +44,8 @@ pub struct Config {
     pub head_bytes: usize,
     /// Bytes of decoded segments kept for queries.
     pub cache_bytes: usize,
+    /// What one query may take.
+    pub query: QueryLimits,
     /// Identities of pushes remembered, so that a retry is counted once.
     pub remembered_pushes: usize,
     /// Merging and retention; `None` switches both off.
@@ -74,6 +77,7 @@ impl Config {
             linger: Duration::from_millis(10),
             head_bytes: 64 << 20,
             cache_bytes: 64 << 20,
+            query: QueryLimits::default(),
             remembered_pushes: 500_000,
             maintenance: Some(Maintenance::default()),
             debuginfo: crate::debuginfo::Settings::default(),

@@ -55,6 +55,7 @@ pub use debuginfo::{Announced, Quality, Settings as DebuginfoSettings, describe}
 pub use env::{Env, SystemEnv};
 pub use ingest::policy::{IngestRules, Keep, Rule, SAMPLED_LABEL};
 pub use ingest::series::LabelLimits;
+pub use query::bounds::QueryLimits;
 pub use query::selector::SelectorError;
 pub use server::{Running, Server};
 pub use store::disk::{Disk, LocalDisk};

@@ -33,6 +33,8 @@ pub struct Metrics {
     pub merges_from_memory: AtomicU64,
     /// Segments deleted by retention.
     pub expired_segments: AtomicU64,
+    /// Queries running now.
+    pub running_queries: AtomicU64,
     /// Queries answered.
     pub queries: AtomicU64,
     /// Microseconds spent in them, waiting for files included.

@@ -88,6 +88,7 @@ impl Server {
         let (stop_http, stopped) = oneshot::channel::<()>();
         let router = api::router(app.clone(), config.extra_router);
         let http = tokio::spawn(async move {
+            let router = router.into_make_service_with_connect_info::<SocketAddr>();
             let served = axum::serve(listener, router).with_graceful_shutdown(async {
                 let _ = stopped.await;
             });
@@ -227,6 +228,7 @@ fn app(config: &Config, disk: Arc<dyn Disk>, debuginfo: Arc<Debuginfo>) -> Arc<A
         catalog.clone(),
         metrics.clone(),
     ));
+    let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
     let engine = Engine {
         disk,
         catalog,
@@ -234,8 +236,8 @@ fn app(config: &Config, disk: Arc<dyn Disk>, debuginfo: Arc<Debuginfo>) -> Arc<A
         debuginfo,
         metrics,
         recovering: Mutex::new(Some("not begun".to_owned())),
+        cores,
     };
-    let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
     let kept_for = config.maintenance.as_ref().and_then(|rules| rules.max_age);
     Arc::new(App {
         engine,
@@ -247,7 +249,8 @@ fn app(config: &Config, disk: Arc<dyn Disk>, debuginfo: Arc<Debuginfo>) -> Arc<A
         budget: Arc::new(Semaphore::new(config.head_bytes / 1024)),
         budget_kib: (config.head_bytes / 1024) as u32,
         decoders: Arc::new(Semaphore::new(cores + 1)),
-        queries: Arc::new(Semaphore::new(cores)),
+        queries: api::fair::Fair::new(cores + 1, config.query.waiting),
+        query_limits: Arc::new(config.query.clone()),
         targets: config.targets.clone(),
         extra_metrics: config.extra_metrics.clone(),
         guard_host: !config.allow_public,

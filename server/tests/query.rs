@@ -1,9 +1,13 @@
 //! Selections answered over HTTP, held against `pilotlight_profile` as the oracle.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends there")]
 
+#[path = "query/bounds.rs"]
+mod bounds;
 mod common;
 #[path = "query/gopprof.rs"]
 mod gopprof;
+#[path = "query/sources.rs"]
+mod sources;
 
 use std::io::Read;
 use std::net::SocketAddr;

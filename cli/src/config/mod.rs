@@ -3,6 +3,7 @@
 pub mod agent;
 mod debuginfo;
 mod ingest;
+mod query;
 mod storage;
 
 use crate::args::Place;
@@ -10,7 +11,7 @@ use crate::fail::Failure;
 use crate::text;
 use pilotlight_scraper::config::reader::{Problems, Section};
 use pilotlight_scraper::{Config, ScrapeConfig};
-use pilotlight_server::{DebuginfoSettings, IngestRules, Limits, Maintenance};
+use pilotlight_server::{DebuginfoSettings, IngestRules, Limits, Maintenance, QueryLimits};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ pub struct ServerRules {
     pub limits: Limits,
     pub ingest: IngestRules,
     pub retention: Maintenance,
+    pub query: QueryLimits,
     pub storage: Option<Storage>,
     pub debuginfo: DebuginfoSettings,
 }
@@ -116,6 +118,7 @@ fn server_section(section: &Value, file: &Path, settings: &mut Settings) -> Resu
     ingest::read(part("ingest"), &mut settings.server);
     ingest::read_retention(part("retention"), &mut settings.server);
     debuginfo::read(part("debuginfo"), &mut settings.server.debuginfo);
+    query::read(part("query"), &mut settings.server);
     storage::read(&mut server, &problems, &mut settings.server);
     server.finish(|_| None);
     let problems = problems.into_vec();

@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::params::Params;
 use super::read::unit;
-use super::tree::run;
+use super::run::run;
 use super::{ApiError, App};
 use crate::debuginfo::{Announced, Held, Quality, Source, Started, UploadError, base_name};
 use crate::query::engine::Selection;

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::params::Params;
 use super::read::unit;
-use super::tree::{self, DEFAULT_NODES, MOST_NODES, merged, run};
+use super::run::run;
+use super::tree::{self, DEFAULT_NODES, MOST_NODES, merged};
 use super::{ApiError, App};
 use crate::query::diff::{Diff, Events};
 use crate::query::engine::{Cancel, Coverage, QueryError, Selection};

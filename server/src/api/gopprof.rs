@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::params::Params;
 use super::read::pprof_response;
-use super::tree::run;
+use super::run::run;
 use super::{ApiError, App};
 use crate::query::engine::{QueryError, Selection, TypeInfo};
 use crate::query::selector::Selector;

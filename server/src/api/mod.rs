@@ -4,6 +4,7 @@ mod debuginfo;
 mod debuginfod;
 mod diff;
 mod error;
+pub mod fair;
 mod gopprof;
 mod guard;
 mod intake;
@@ -12,6 +13,7 @@ mod params;
 mod push;
 mod pyroscope;
 mod read;
+mod run;
 mod status;
 mod tree;
 mod ui;
@@ -27,7 +29,7 @@ use crate::config::Provider;
 use crate::env::Env;
 use crate::ingest::policy::Policy;
 use crate::ingest::writer::Writer;
-use crate::query::engine::Engine;
+use crate::query::engine::{Engine, QueryLimits};
 use crate::store::recover::Progress;
 
 pub use error::ApiError;
@@ -53,7 +55,9 @@ pub struct App {
     /// Profiles decoded at a time.
     pub decoders: Arc<Semaphore>,
     /// Queries run at a time.
-    pub queries: Arc<Semaphore>,
+    pub queries: Arc<fair::Fair>,
+    /// What each of them may take.
+    pub query_limits: Arc<QueryLimits>,
     /// See `Config`.
     pub targets: Option<Provider>,
     /// See `Config`.
@@ -110,5 +114,6 @@ pub fn router(app: Arc<App>, extra: Option<Router>) -> Router {
     };
     let select = axum::middleware::from_fn_with_state(app.clone(), gopprof::select);
     all.layer(select)
+        .layer(axum::middleware::from_fn(run::caller))
         .layer(axum::middleware::from_fn_with_state(app, guard::check))
 }

@@ -10,7 +10,7 @@ use pilotlight_profile::Profile;
 use serde_json::{Value, json};
 
 use super::params::Params;
-use super::tree::run;
+use super::run::run;
 use super::{ApiError, App};
 use crate::query::engine::Coverage;
 use crate::query::series::default_step;
@@ -102,6 +102,7 @@ pub async fn series(State(app): State<Arc<App>>, params: Params) -> Result<Json<
             "unit": unit(&selection.type_id),
             "step_ms": step_ns / 1_000_000,
             "series": lines,
+            "superseded": coverage.superseded,
             "partial": coverage.partial,
             "problems": coverage.problems,
         })))

@@ -2,18 +2,17 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::params::Params;
 use super::read::unit;
+use super::run::run;
 use super::{ApiError, App};
 use crate::query::engine::{Cancel, Coverage, QueryError, Selection};
 use crate::query::merge::NameTree;
@@ -24,57 +23,13 @@ use crate::query::tree::Tree;
 pub(super) const DEFAULT_NODES: usize = 1_000_000;
 pub(super) const MOST_NODES: usize = 4_000_000;
 
-/// Tells the query when the client has gone: axum drops the handler then.
-struct CancelOnDrop(Cancel);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
-
-/// Runs a query on a thread where it may block; as many at a time as there are cores.
-pub async fn run<T: Send + 'static>(
-    app: &Arc<App>,
-    work: impl FnOnce(&App, &Cancel) -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let cancel = CancelOnDrop(Cancel::default());
-    let flag = cancel.0.clone();
-    let permit = app.queries.clone().acquire_owned().await;
-    let app = app.clone();
-    let joined = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        let started = Instant::now();
-        let result = work(&app, &flag);
-        app.engine.metrics.queries.fetch_add(1, Relaxed);
-        app.engine
-            .metrics
-            .query_micros
-            .fetch_add(started.elapsed().as_micros() as u64, Relaxed);
-        result
-    });
-    let result = joined.await;
-    drop(cancel);
-    result.unwrap_or_else(|error| {
-        Err(ApiError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("the query failed inside the server ({error}); please report it"),
-        ))
-    })
-}
-
 pub(super) fn merged(
     app: &App,
     selection: &Selection,
     cancel: &Cancel,
 ) -> Result<(NameTree, Coverage), QueryError> {
-    let mut tree = NameTree::default();
-    let coverage = app
-        .engine
-        .walk_parts(selection, Want::Stacks, cancel, |added| {
-            tree.add(added.symbols, &added.nodes)
-        })?;
-    Ok((tree, coverage))
+    app.engine
+        .gather(selection, Want::Stacks, cancel, NameTree::default)
 }
 
 fn build(app: &App, params: &Params, cancel: &Cancel) -> Result<(Value, Tree), ApiError> {
@@ -92,6 +47,7 @@ fn build(app: &App, params: &Params, cancel: &Cancel) -> Result<(Value, Tree), A
         "samples": coverage.samples,
         "partial": coverage.partial,
         "problems": coverage.problems,
+        "superseded": coverage.superseded,
         "unknown": names.unknown,
         "truncated": names.truncated,
         "cut_nodes": tree.cut_nodes,
@@ -191,6 +147,7 @@ pub async fn top(State(app): State<Arc<App>>, params: Params) -> Result<Json<Val
             "rows": rows,
             "profiles": coverage.profiles,
             "samples": coverage.samples,
+            "superseded": coverage.superseded,
             "unknown": names.unknown,
             "truncated": names.truncated,
             "partial": coverage.partial,

@@ -5,6 +5,8 @@ use crate::hash::{IdTable, PairTable, bytes};
 use crate::segment::Symbols;
 
 use super::engine::QueryError;
+use super::read::Added;
+use super::scan::Gather;
 
 const UNSET: u32 = u32::MAX;
 
@@ -136,6 +138,10 @@ impl NameTree {
                 }
             }
         }
+        self.bounded()
+    }
+
+    fn bounded(&self) -> Result<(), QueryError> {
         if self.parents.len() > MAX_NODES {
             return Err(QueryError::TooLarge(format!(
                 "the tree of this selection has more than {MAX_NODES} nodes; \
@@ -143,6 +149,34 @@ impl NameTree {
             )));
         }
         Ok(())
+    }
+}
+
+impl Gather for NameTree {
+    fn add(&mut self, added: &Added) -> Result<(), QueryError> {
+        NameTree::add(self, added.symbols, &added.nodes)
+    }
+
+    fn join(&mut self, other: Self) -> Result<(), QueryError> {
+        let names = other.names.iter().zip(&other.files);
+        let names: Vec<u32> = names.map(|(name, file)| self.name(name, file)).collect();
+        let mut nodes = vec![0_u32; other.parents.len()];
+        for node in 0..nodes.len() {
+            if node > 0 {
+                let parent = nodes[other.parents[node] as usize];
+                nodes[node] = self.child(parent, names[other.node_names[node] as usize]);
+            }
+            let value = &mut self.self_values[nodes[node] as usize];
+            *value = value.saturating_add(other.self_values[node]);
+        }
+        self.unknown = self.unknown.saturating_add(other.unknown);
+        self.truncated = self.truncated.saturating_add(other.truncated);
+        self.bounded()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        // A node has 16 bytes of columns and about as many in the table that finds it.
+        self.parents.len() * 40 + self.names.len() * 100
     }
 }
 

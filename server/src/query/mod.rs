@@ -1,5 +1,6 @@
 //! From a selection to trees, tables, lines over time and pprof.
 
+pub mod bounds;
 pub mod choose;
 pub mod depth;
 pub mod diff;
@@ -8,9 +9,13 @@ pub mod labels;
 pub mod merge;
 pub mod pprof;
 pub mod read;
+pub mod scan;
 pub mod selector;
 pub mod series;
+pub mod sources;
 pub mod time;
 pub mod top;
+pub mod touched;
 pub mod tree;
+pub mod types;
 pub mod unresolved;

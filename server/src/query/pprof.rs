@@ -12,6 +12,7 @@ use crate::debuginfo::has_reason;
 use super::engine::{Cancel, Coverage, Engine, QueryError, Selection};
 use super::merge::{address_name, is_address};
 use super::read::{Added, Want};
+use super::scan::Gather;
 use crate::segment::{Lines, PartBuilder, Symbols};
 
 /// What the parts of a selection add up to.
@@ -23,6 +24,8 @@ struct Sum {
     /// Row by row, one value a column.
     values: Vec<i64>,
     width: usize,
+    /// Column that is being added.
+    column: usize,
     period: Option<i64>,
     start_ns: i64,
     duration_ns: i64,
@@ -54,21 +57,16 @@ impl Engine {
         default: &str,
         cancel: &Cancel,
     ) -> Result<(Profile, Coverage), QueryError> {
-        let mut sum = Sum {
-            symbols: PartBuilder::new(""),
-            rows: BTreeMap::new(),
-            values: Vec::new(),
-            width: columns.len(),
-            period: None,
-            start_ns: i64::MAX,
-            duration_ns: 0,
-        };
+        let mut sum = Sum::new(columns.len(), 0);
         let mut coverage = Coverage::default();
         for (column, selection) in columns.iter().enumerate() {
-            let read = self.walk_parts(selection, Want::Labels, cancel, |added| {
-                sum.add(added, column);
-                Ok(())
-            })?;
+            let empty = || Sum::new(columns.len(), column);
+            let (of_column, read) = self.gather(selection, Want::Labels, cancel, empty)?;
+            if column == 0 {
+                sum = of_column;
+            } else {
+                sum.join(of_column)?;
+            }
             if column == 0 || read.partial {
                 coverage = read;
             }
@@ -89,32 +87,76 @@ impl Engine {
 }
 
 impl Sum {
-    fn add(&mut self, added: &Added, column: usize) {
+    fn new(width: usize, column: usize) -> Self {
+        Self {
+            symbols: PartBuilder::new(""),
+            rows: BTreeMap::new(),
+            values: Vec::new(),
+            width,
+            column,
+            period: None,
+            start_ns: i64::MAX,
+            duration_ns: 0,
+        }
+    }
+
+    /// The values of a stack and a label set, one a column.
+    fn values(&mut self, node: u32, set: u32) -> &mut [i64] {
+        let new = (self.values.len() / self.width) as u32;
+        let row = *self.rows.entry((node, set)).or_insert(new);
+        if row == new {
+            self.values.resize(self.values.len() + self.width, 0);
+        }
+        let first = row as usize * self.width;
+        &mut self.values[first..first + self.width]
+    }
+
+    fn note_time(&mut self, period: i64, start_ns: i64, duration_ns: i64) {
+        self.period = Some(self.period.unwrap_or(period).max(period));
+        self.start_ns = self.start_ns.min(start_ns);
+        self.duration_ns = self.duration_ns.saturating_add(duration_ns);
+    }
+}
+
+impl Gather for Sum {
+    fn add(&mut self, added: &Added) -> Result<(), QueryError> {
         let (nodes, sets) = self.symbols.add_symbols(added.symbols);
+        let column = self.column;
         let unlabelled = added.nodes.iter().enumerate();
         let unlabelled = unlabelled.map(|(node, &value)| ((node as u32, 0), value));
         let labelled = added.labelled.iter().map(|(&key, &value)| (key, value));
         for ((node, set), value) in unlabelled.chain(labelled) {
-            if value == 0 {
-                continue;
+            if value != 0 {
+                let sum = self.values(nodes[node as usize], sets[set as usize]);
+                sum[column] = sum[column].saturating_add(value);
             }
-            let new = (self.values.len() / self.width) as u32;
-            let key = (nodes[node as usize], sets[set as usize]);
-            let row = *self.rows.entry(key).or_insert(new);
-            if row == new {
-                self.values.resize(self.values.len() + self.width, 0);
-            }
-            let total = &mut self.values[row as usize * self.width + column];
-            *total = total.saturating_add(value);
         }
         // Each column is of the same profiles: they count once.
         let rows = if column == 0 { added.rows } else { &[] };
         for row in rows {
-            let period = self.period.unwrap_or(row.period);
-            self.period = Some(period.max(row.period));
-            self.start_ns = self.start_ns.min(row.time_ns);
-            self.duration_ns = self.duration_ns.saturating_add(row.duration_ns);
+            self.note_time(row.period, row.time_ns, row.duration_ns);
         }
+        Ok(())
+    }
+
+    fn join(&mut self, other: Self) -> Result<(), QueryError> {
+        let (_, part) = other.symbols.finish();
+        let (nodes, sets) = self.symbols.add_symbols(&part.symbols);
+        for ((node, set), row) in other.rows {
+            let first = row as usize * other.width;
+            let sum = self.values(nodes[node as usize], sets[set as usize]);
+            for (sum, value) in sum.iter_mut().zip(&other.values[first..]) {
+                *sum = sum.saturating_add(*value);
+            }
+        }
+        if let Some(period) = other.period {
+            self.note_time(period, other.start_ns, other.duration_ns);
+        }
+        Ok(())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.symbols.heap_bytes() + self.values.len() * 8 + self.rows.len() * 24
     }
 }
 

@@ -6,7 +6,6 @@ use super::engine::Selected;
 use crate::block::{BlockRow, PartFiles, Rows, Sidecar};
 use crate::block::{Chunk, RowGroup};
 use crate::segment::{Damage, Part, ProfileRow, Symbols};
-use crate::store::load::LoadError;
 
 /// What an answer is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,13 +102,13 @@ pub fn of_part<'a>(part: &'a Part, rows: &'a [Selected], want: Want) -> Added<'a
 ///
 /// # Errors
 /// When a chunk cannot be read or is damaged.
-pub fn of_block<'a>(
+pub fn of_block<'a, E: From<Damage>>(
     sidecar: &'a Sidecar,
     files: &PartFiles,
     rows: &'a [Selected],
     want: Want,
-    fetch: impl Fn(&[Chunk]) -> Result<Vec<(Chunk, Vec<u8>)>, LoadError>,
-) -> Result<Added<'a>, LoadError> {
+    fetch: impl Fn(&[Chunk]) -> Result<Vec<(Chunk, Vec<u8>)>, E>,
+) -> Result<Added<'a>, E> {
     let labels = want == Want::Labels && files.labelled;
     let mut sums = Sums {
         stacks: vec![0; sidecar.stack_nodes.len()],

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::engine::{Cancel, Coverage, Engine, QueryError, Selection};
+use super::engine::{Cancel, Coverage, Engine, QueryError, Selected, Selection};
+use super::sources::SOURCE_LABEL;
+use crate::segment::PartHeader;
 
 /// One line of the chart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -64,7 +66,7 @@ impl Engine {
             )));
         }
         let mut lines: HashMap<Vec<String>, BTreeMap<i64, i64>> = HashMap::new();
-        let coverage = self.walk_totals(selection, cancel, |header, row, total| {
+        let visit = |header: &PartHeader, row: &Selected, total: i64| {
             let labels = &header.series[row.series as usize].labels;
             let value = |by: &&str| {
                 let value = labels.iter().find(|(name, _)| name == by);
@@ -74,7 +76,12 @@ impl Engine {
             let at = row.time_ns.div_euclid(step_ns) * step_ns / 1_000_000;
             let point = lines.entry(key).or_default().entry(at).or_default();
             *point = point.saturating_add(total);
-        })?;
+        };
+        // Lines of their own are not added up.
+        let coverage = match by.contains(&SOURCE_LABEL) {
+            true => self.walk_totals_apart(selection, cancel, visit)?,
+            false => self.walk_totals(selection, cancel, visit)?,
+        };
         let mut lines: Vec<Line> = lines
             .into_iter()
             .map(|(values, points)| Line {

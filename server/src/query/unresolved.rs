@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::engine::{Cancel, Coverage, Engine, QueryError, Selection};
-use super::read::Want;
-use crate::debuginfo::{Found, Reason, base_name, unresolved};
+use super::read::{Added, Want};
+use super::scan::Gather;
+use crate::debuginfo::{Debuginfo, Found, Reason, base_name, unresolved};
 use crate::segment::Symbols;
 
 /// A binary, some of whose addresses have no name.
@@ -59,36 +60,73 @@ impl Engine {
         selection: &Selection,
         cancel: &Cancel,
     ) -> Result<(Vec<Unresolved>, i64, Coverage), QueryError> {
-        let mut found: HashMap<(String, String), Unresolved> = HashMap::new();
-        let mut total = 0_i64;
-        let coverage = self.walk_parts(selection, Want::Stacks, cancel, |added| {
-            let symbols = added.symbols;
-            total = added
-                .nodes
-                .iter()
-                .fold(total, |sum, v| sum.saturating_add(*v));
-            for (mapping, (frames, value)) in count(symbols, &added.nodes) {
-                let of = &symbols.mappings[mapping as usize];
-                let text = |id| String::from_utf8_lossy(symbols.strings.get(id)).into_owned();
-                let key = (text(of.filename), text(of.build_id));
-                let entry = found.entry(key.clone()).or_insert_with(|| Unresolved {
-                    file: key.0,
-                    build_id: key.1,
-                    reason: match self.debuginfo.of_mapping(symbols, mapping) {
-                        Found::Missing(reason) => reason,
-                        Found::File { .. } => Reason::NotInDebuginfo,
-                    },
-                    frames: 0,
-                    value: 0,
-                });
-                entry.frames += frames;
-                entry.value = entry.value.saturating_add(value);
-            }
-            Ok(())
-        })?;
-        let mut all: Vec<Unresolved> = found.into_values().collect();
+        let empty = || Open {
+            debuginfo: &self.debuginfo,
+            found: HashMap::new(),
+            total: 0,
+        };
+        let (open, coverage) = self.gather(selection, Want::Stacks, cancel, empty)?;
+        let mut all: Vec<Unresolved> = open.found.into_values().collect();
         all.sort_by(|a, b| (b.value, &a.file).cmp(&(a.value, &b.file)));
-        Ok((all, total, coverage))
+        Ok((all, open.total, coverage))
+    }
+}
+
+/// What a scan finds.
+struct Open<'a> {
+    debuginfo: &'a Debuginfo,
+    /// By file and build id.
+    found: HashMap<(String, String), Unresolved>,
+    total: i64,
+}
+
+impl Gather for Open<'_> {
+    fn add(&mut self, added: &Added) -> Result<(), QueryError> {
+        let symbols = added.symbols;
+        let values = added.nodes.iter();
+        self.total = values.fold(self.total, |sum, value| sum.saturating_add(*value));
+        for (mapping, (frames, value)) in count(symbols, &added.nodes) {
+            let of = &symbols.mappings[mapping as usize];
+            let text = |id| String::from_utf8_lossy(symbols.strings.get(id)).into_owned();
+            let (file, build_id) = (text(of.filename), text(of.build_id));
+            let reason = match self.debuginfo.of_mapping(symbols, mapping) {
+                Found::Missing(reason) => reason,
+                Found::File { .. } => Reason::NotInDebuginfo,
+            };
+            self.note(Unresolved {
+                file,
+                build_id,
+                reason,
+                frames,
+                value,
+            });
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, other: Self) -> Result<(), QueryError> {
+        self.total = self.total.saturating_add(other.total);
+        other.found.into_values().for_each(|one| self.note(one));
+        Ok(())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.found.len() * 256
+    }
+}
+
+impl Open<'_> {
+    fn note(&mut self, one: Unresolved) {
+        let key = (one.file.clone(), one.build_id.clone());
+        match self.found.get_mut(&key) {
+            Some(known) => {
+                known.frames += one.frames;
+                known.value = known.value.saturating_add(one.value);
+            }
+            None => {
+                self.found.insert(key, one);
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::super::intake;
-use super::super::tree::run;
+use super::super::run::run;
 use super::super::{ApiError, App};
 use crate::query::engine::Cancel;
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 
-use super::super::tree::{MOST_NODES, merged, run};
+use super::super::run::run;
+use super::super::tree::{MOST_NODES, merged};
 use super::super::{ApiError, App};
 use super::connect::{self, Wire};
 use super::proto::{

@@ -7,7 +7,8 @@ use axum::extract::State;
 use serde_json::{Value, json};
 
 use super::super::params::Params;
-use super::super::tree::{MOST_NODES, merged, run};
+use super::super::run::run;
+use super::super::tree::{MOST_NODES, merged};
 use super::super::{ApiError, App};
 use super::{flame, querier, select};
 use crate::query::engine::Selection;
