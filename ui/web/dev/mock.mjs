@@ -23,6 +23,12 @@ function treeOf(service) {
   return trees.get(service);
 }
 
+/** A base in which the hot function was half as heavy. */
+function sides(tree) {
+  const hot = tree.names.indexOf(HOT);
+  return { tree, base: { ...tree, self: tree.self.map((v, i) => (tree.name[i] === hot ? Math.round(v / 2) : v)) } };
+}
+
 function time(text, fallback, now) {
   if (!text) return fallback;
   if (text === "now") return now;
@@ -92,6 +98,13 @@ export async function startMock(port = 0) {
     if (path === "/api/v1/tree") {
       return res.writeHead(200, { "content-type": "application/vnd.pilotlight.tree", "content-encoding": "gzip" }).end(treeBody(service, url.searchParams, now));
     }
+    if (path === "/api/v1/diff") {
+      const { tree, base } = sides(treeOf("checkout"));
+      const events = url.searchParams.get("base_q")?.includes("few") ? 12 : 5000;
+      const m = { ...meta(tree, service, url.searchParams, now), base_total: totalOf(base), base_samples: events, samples: events, events, base_events: events };
+      return res.writeHead(200, { "content-type": "application/vnd.pilotlight.tree", "content-encoding": "gzip" }).end(gzipSync(encode({ ...tree, base: base.self }, m)));
+    }
+    if (path === "/api/v1/debuginfo") return json(200, { binaries: [{ file: "/usr/lib/libssl.so.3", build_id: "c0ffee", reason: "no-debuginfo", frames: 12, value: 1e9, what_to_do: "pilotlight debuginfo upload FILE, the libssl.so.3 (or its debug file) with build id c0ffee" }] });
     if (path === "/api/v1/top") return json(200, { total: 1, unit: "nanoseconds", rows: [{ name: HOT, file: "/home/me/checkout/src/pricing.rs", self: 1, total: 1 }] });
     if (path === "/api/v1/types") return json(200, { types: state.mode === "fresh" ? [] : [CPU, SAMPLES] });
     if (path === "/api/v1/series") return json(200, series(service, url.searchParams, now));

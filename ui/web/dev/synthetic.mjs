@@ -135,10 +135,11 @@ export function encode(tree, meta) {
   const metaBytes = Buffer.from(JSON.stringify(meta));
   const count = tree.depth.length;
   const nameBytes = tree.names.map((n) => Buffer.from(n));
-  const room = 20 + metaBytes.length + nameBytes.reduce((n, b) => n + b.length + 5, 0) + count * 18;
+  const version = tree.base ? 2 : 1;
+  const room = 20 + metaBytes.length + nameBytes.reduce((n, b) => n + b.length + 5, 0) + count * 28;
   const out = Buffer.alloc(room);
   out.write("PLTR", 0, "latin1");
-  [1, count, tree.names.length, metaBytes.length].forEach((v, i) => out.writeUInt32LE(v, 4 + 4 * i));
+  [version, count, tree.names.length, metaBytes.length].forEach((v, i) => out.writeUInt32LE(v, 4 + 4 * i));
   let at = 20 + metaBytes.copy(out, 20);
   const leb = (v) => {
     while (v >= 128) {
@@ -153,6 +154,6 @@ export function encode(tree, meta) {
   }
   for (let i = 0; i < count; i++) leb(tree.depth[i]);
   for (let i = 0; i < count; i++) leb(tree.name[i]);
-  for (let i = 0; i < count; i++) leb(tree.self[i] >= 0 ? tree.self[i] * 2 : -tree.self[i] * 2 - 1);
+  for (const column of [tree.self, tree.base ?? []]) for (const v of column) leb(v >= 0 ? v * 2 : -v * 2 - 1);
   return out.subarray(0, at);
 }

@@ -33,7 +33,7 @@ export function layout(columns: Columns): Layout {
   const count = depth.length;
   let levels = 0;
   for (let i = 0; i < count; i++) if (depth[i]! >= levels) levels = depth[i]! + 1;
-  const total = totals(depth, self, levels);
+  const total = totalsOf(depth, self, levels);
   const levelOffset = new Uint32Array(levels + 1);
   for (let i = 0; i < count; i++) levelOffset[depth[i]! + 1]!++;
   for (let d = 0; d < levels; d++) levelOffset[d + 1]! += levelOffset[d]!;
@@ -58,7 +58,8 @@ export function layout(columns: Columns): Layout {
   return { columns, count, levels, total, levelOffset, levelNode, levelStart, levelEnd, levelFill };
 }
 
-function totals(depth: Uint16Array, self: Float64Array, levels: number): Float64Array {
+/** Own value plus children of each node; negative own values count as 0. */
+export function totalsOf(depth: Uint16Array, self: Float64Array, levels: number): Float64Array {
   const total = new Float64Array(depth.length);
   const open = new Float64Array(levels + 1);
   for (let i = depth.length - 1; i >= 0; i--) {

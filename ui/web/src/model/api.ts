@@ -63,6 +63,30 @@ async function reason(answer: Response): Promise<string> {
   return `The server answered ${answer.status} ${answer.statusText}`.trim();
 }
 
+type Base = Pick<View, "base_q" | "base_from" | "base_until">;
+
+/** The selection beside its base, on one tree. */
+export async function fetchDiff(q: Query & Base, signal?: AbortSignal): Promise<Tree> {
+  const { base_q, base_from, base_until } = q;
+  const answer = await get(address("diff", { ...pick(q), base_q, base_from, base_until }), signal);
+  return decodeTree(await answer.arrayBuffer());
+}
+
+export interface Binary {
+  file: string;
+  build_id: string;
+  /** Why it has no names: `no-debuginfo`, `wrong-id` … */
+  reason: string;
+  frames: number;
+  value: number;
+  what_to_do: string;
+}
+
+/** Binaries with frames that have no name, the largest value first. */
+export async function fetchUnknown(q: Query): Promise<Binary[]> {
+  return (await (await get(address("debuginfo", pick(q)))).json()).binaries ?? [];
+}
+
 export async function fetchTree(q: Query, signal?: AbortSignal): Promise<Tree> {
   const answer = await get(address("tree", pick(q)), signal);
   return decodeTree(await answer.arrayBuffer());

@@ -3,8 +3,11 @@ import { classify, markKernel, ORIGINS, sharesByOrigin, spread } from "./origin.
 import { lastPart, printable, shorten, spellings } from "./names.ts";
 import { topOf, type Top } from "./top.ts";
 import type { Meta, Tree } from "./pltr.ts";
+import { bothSides, Diff, formatChange } from "./diff.ts";
 import { formatPercent, formatValue } from "./format.ts";
 
+/** The server's frame for what it keeps only totals of. */
+const SAMPLED_OUT = "[stacks left out by a sampling rule]";
 /** Hue of the root, behind those of the origins. */
 export const ROOT_HUE = ORIGINS.length;
 
@@ -16,6 +19,8 @@ export class Model {
   readonly hueOf: Uint8Array;
   /** Hue of each node, for the graph. */
   readonly hueOfNode: Uint8Array;
+  /** Both sides, in a diff; the layout then holds the mean of both shares. */
+  readonly diff: Diff | null;
   readonly rootName: number;
   private spelled: (readonly string[] | undefined)[];
   private topOnce: Top | null = null;
@@ -23,7 +28,8 @@ export class Model {
 
   constructor(tree: Tree, services: readonly string[], readonly fileOf: ReadonlyMap<string, string>) {
     this.meta = tree.meta;
-    this.layout = layout(tree.columns);
+    this.layout = layout(tree.base ? bothSides(tree) : tree.columns);
+    this.diff = tree.base ? new Diff(tree, this.layout) : null;
     this.hueOf = classify(tree.columns.names, services, fileOf);
     markKernel(this.hueOf, tree.columns.depth, tree.columns.name);
     this.rootName = tree.columns.name[0] ?? 0;
@@ -31,7 +37,7 @@ export class Model {
     // The server's word for what it cut.
     const other = tree.columns.names.indexOf("(other)");
     if (other >= 0) this.hueOf[other] = ROOT_HUE;
-    this.hueOfNode = spread(this.hueOf, tree.columns.names, tree.columns.depth, tree.columns.name);
+    this.hueOfNode = this.diff?.hueOfNode ?? spread(this.hueOf, tree.columns.names, tree.columns.depth, tree.columns.name);
     this.spelled = new Array(tree.columns.names.length);
   }
 
@@ -73,6 +79,7 @@ export class Model {
   }
 
   readonly detail = (node: number): string => {
+    if (this.diff) return formatChange(this.diff.ofNode(node));
     const value = this.layout.total[node]!;
     return `${this.percent(value)} · ${this.value(value)}`;
   };
@@ -87,6 +94,12 @@ export class Model {
 
   originShares(): number[] {
     return (this.shares ??= sharesByOrigin(this.hueOfNode, this.layout.columns.self));
+  }
+
+  /** Value of stacks that a sampling rule reduced to their sum. */
+  get sampledOut(): number {
+    const name = this.layout.columns.names.indexOf(SAMPLED_OUT);
+    return name < 0 ? 0 : this.top.total[name]!;
   }
 
   /** Value of code without a name: as the server knows it, and where a name is no more than an address. */

@@ -15,16 +15,28 @@ export interface Meta {
   truncated: number;
   cut_nodes: number;
   cut_value: number;
+  /** Profiles of the host agent left out beside better ones. */
+  superseded?: number;
+  /** Of a diff: the same of the base, and how many events each side counted. */
+  base_total?: number;
+  base_samples?: number;
+  base_profiles?: number;
+  base_from_ms?: number;
+  base_until_ms?: number;
+  events?: number;
+  base_events?: number;
 }
 
 export interface Tree {
   readonly meta: Meta;
   readonly columns: Columns;
+  /** Own values of the base, in a diff. */
+  readonly base: Float64Array | null;
 }
 
 const HEADER = 20;
 
-/** Reads a tree in the server's binary form ("PLTR", version 1). Throws an Error that says what is wrong and where. */
+/** Reads a tree in the server's binary form ("PLTR", version 1, or 2 for a diff). Throws an Error that says what is wrong and where. */
 export function decodeTree(buffer: ArrayBuffer): Tree {
   const bytes = new Uint8Array(buffer);
   if (bytes.length < HEADER || bytes[0] !== 0x50 || bytes[1] !== 0x4c || bytes[2] !== 0x54 || bytes[3] !== 0x52) {
@@ -32,7 +44,7 @@ export function decodeTree(buffer: ArrayBuffer): Tree {
   }
   const head = new DataView(buffer);
   const version = head.getUint32(4, true);
-  if (version !== 1) throw new Error(`tree format version ${version}, this page reads version 1: reload the page`);
+  if (version !== 1 && version !== 2) throw new Error(`tree format version ${version}, this page reads versions 1 and 2: reload the page`);
   const [nodes, names, metaLength] = [head.getUint32(8, true), head.getUint32(12, true), head.getUint32(16, true)];
   if (nodes > bytes.length || names > bytes.length || HEADER + metaLength > bytes.length) throw cutShort(bytes.length);
   const meta = readMeta(bytes.subarray(HEADER, HEADER + metaLength));
@@ -43,7 +55,7 @@ export function decodeTree(buffer: ArrayBuffer): Tree {
     name: readNameIds(reader, nodes, names),
     self: readValues(reader, nodes),
   };
-  return { meta, columns };
+  return { meta, columns, base: version === 2 ? readValues(reader, nodes) : null };
 }
 
 function cutShort(at: number): Error {

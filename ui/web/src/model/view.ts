@@ -11,6 +11,10 @@ export interface View {
   readonly search: string;
   readonly sort: string;
   readonly origin: string;
+  /** What to compare with: where one is given, the page shows a diff. */
+  readonly base_q: string;
+  readonly base_from: string;
+  readonly base_until: string;
 }
 
 export const VIEW_KINDS = ["both", "icicle", "flame", "top", "tree"] as const;
@@ -18,6 +22,7 @@ export type ViewKind = (typeof VIEW_KINDS)[number];
 
 export const DEFAULT_VIEW: View = {
   type: "", q: "", from: "now-1h", until: "now", view: "both", dir: "icicle", zoom: "", search: "", sort: "self", origin: "",
+  base_q: "", base_from: "", base_until: "",
 };
 
 const KEYS = Object.keys(DEFAULT_VIEW) as (keyof View)[];
@@ -44,6 +49,10 @@ export function writeView(view: View): string {
     parts.push(`${key}=${encodeURIComponent(view[key]).replace(/%3A/g, ":").replace(/%2C/g, ",").replace(/%7B/g, "{").replace(/%7D/g, "}").replace(/%3D/g, "=").replace(/%40/g, "@")}`);
   }
   return parts.length === 0 ? "?" : `?${parts.join("&")}`;
+}
+
+export function isDiff(view: Pick<View, "base_q" | "base_from" | "base_until">): boolean {
+  return view.base_q !== "" || view.base_from !== "" || view.base_until !== "";
 }
 
 export function isLive(view: View): boolean {

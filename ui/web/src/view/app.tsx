@@ -8,6 +8,8 @@ import { ORIGINS, type Origin } from "../model/origin.ts";
 import { compile, exactly, type Pattern } from "../model/search.ts";
 import { parseSort } from "../model/top.ts";
 import { isLive, VIEW_KINDS, type View, type ViewKind } from "../model/view.ts";
+import { CompareBar, CompareButton } from "./compare.tsx";
+import { DiffLegend, DiffTable } from "./difftable.tsx";
 import { FlamePane } from "./flamepane.tsx";
 import { Help } from "./help.tsx";
 import { Legend } from "./legend.tsx";
@@ -15,7 +17,7 @@ import { EmptyState, ErrorNote } from "./notes.tsx";
 import { SeriesChart } from "./series.tsx";
 import { useLoaded, useView, type Change } from "./state.ts";
 import { StatusBar } from "./status.tsx";
-import { useTheme } from "./theme.ts";
+import { diffTheme, useTheme } from "./theme.ts";
 import { Toolbar } from "./toolbar.tsx";
 import { TopTable } from "./top.tsx";
 import { CallTree } from "./tree.tsx";
@@ -37,8 +39,9 @@ export function App() {
       <Toolbar {...{ view, change }} types={loaded.types} theme={themeChoice} onTheme={setTheme} onHelp={() => setHelp(true)} />
       <SeriesChart series={loaded.series} window={loaded.window} dark={theme.dark} cpu={/(^|:)cpu(:nanoseconds|$)/.test(view.type)} onRange={(a, b) => change({ from: String(a), until: String(b) }, true)} />
       {error && <ErrorNote error={error} onAgain={again} change={change} />}
+      <CompareBar {...{ view, change }} key={view.base_q} />
       {model && model.total > 0 ? (
-        <Views {...{ model, view, theme, change, search }} loading={loaded.loading} />
+        <Views {...{ model, view, change, search }} theme={model.diff ? diffTheme(theme) : theme} loading={loaded.loading} />
       ) : (
         <main class="blank">
           {empty && <EmptyState view={view} hasTypes={(loaded.types?.length ?? 0) > 0} change={change} />}
@@ -85,7 +88,7 @@ interface ViewsProps {
 function Views({ model, view, theme, change, search, loading }: ViewsProps) {
   const pattern = useMemo(() => compile(view.search), [view.search]);
   const mask = useMemo(() => maskOf(model, pattern), [model, pattern]);
-  const only = ORIGINS.indexOf(view.origin as Origin);
+  const only = model.diff ? -1 : ORIGINS.indexOf(view.origin as Origin);
   const keep = useMemo(() => keepOf(model, mask, only), [model, mask, only]);
   const sort = useMemo(() => parseSort(view.sort), [view.sort]);
   const exact = /^\^(.*)\$$/s.exec(view.search)?.[1] ?? null;
@@ -94,25 +97,26 @@ function Views({ model, view, theme, change, search, loading }: ViewsProps) {
   const showGraph = view.view !== "top" && view.view !== "tree";
   const selected = exact === null ? null : exact.replace(/\\(.)/g, "$1");
   const painted = useAfterPaint();
-  const top = painted && <TopTable {...{ model, theme, sort, selected }} keep={keep} onSort={(s) => change({ sort: s })} onSelect={select} />;
+  const top = painted && (model.diff ? <DiffTable {...{ model, theme, selected }} keep={keep} onSelect={select} /> : <TopTable {...{ model, theme, sort, selected }} keep={keep} onSort={(s) => change({ sort: s })} onSelect={select} />);
   return (
     <>
       <div class="tools">
         <ViewPicker view={view} change={change} />
         <SearchBox {...{ model, view, change, pattern, mask }} input={search} />
+        <CompareButton {...{ view, change }} />
         <a class="export" href={pprofAddress(view)} download="profile.pb.gz" title={`go tool pprof '${pprofAddress(view)}'`}>pprof ↓</a>
       </div>
       <Crumbs model={model} zoom={view.zoom} onZoom={zoom} />
       <main class={`views view-${view.view}`}>
         {view.view === "both" && (top || <div class="table-host" />)}
         <div class="column">
-          <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />
+          {model.diff ? <DiffLegend {...{ model, theme }} /> : <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />}
           {view.view === "top" && top}
           {showGraph && <FlamePane {...{ model, theme, pattern }} direction={view.dir} zoom={view.zoom} onlyHue={only} onZoom={zoom} onSelect={select} />}
           {view.view === "tree" && <CallTree {...{ model, theme }} zoom={view.zoom} matched={mask} onZoom={zoom} />}
         </div>
       </main>
-      <StatusBar model={model} live={isLive(view)} loading={loading} />
+      <StatusBar model={model} view={view} live={isLive(view)} loading={loading} />
     </>
   );
 }

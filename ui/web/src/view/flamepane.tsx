@@ -1,5 +1,6 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { FlameGraph, childEntries, findKey, maskNames, nodeKey, type Direction, type Theme } from "../flame/index.ts";
+import { verdict } from "../model/diff.ts";
 import type { Model } from "../model/model.ts";
 import type { Pattern } from "../model/search.ts";
 import { Tooltip } from "./tooltip.ts";
@@ -91,6 +92,7 @@ function applyMatch(graph: FlameGraph, { pattern, model }: Props): void {
 function describe(model: Model, node: number): string {
   const { layout } = model;
   const [from, to] = childEntries(layout, node);
+  if (model.diff) return `${model.shortName(model.nameOf(node))}, base and now ${model.detail(node)}, ${verdict(model.diff.ofNode(node))}, depth ${layout.columns.depth[node]}`;
   const self = Math.max(0, layout.columns.self[node]!);
   const below = to - from === 1 ? "1 callee" : `${to - from} callees`;
   return `${model.shortName(model.nameOf(node))}, ${model.percent(layout.total[node]!)} total, ${model.percent(self)} self, depth ${layout.columns.depth[node]}, ${below}`;

@@ -1,10 +1,10 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, fetchFiles, fetchSeries, fetchTree, fetchTypes, type ProfileType, type Series } from "../model/api.ts";
+import { ApiError, fetchDiff, fetchFiles, fetchSeries, fetchTree, fetchTypes, type ProfileType, type Series } from "../model/api.ts";
 import { Model } from "../model/model.ts";
 import { parseSelector } from "../model/selector.ts";
 import { niceStep } from "../model/series.ts";
 import { parseTime } from "../model/time.ts";
-import { isLive, readView, writeView, type View } from "../model/view.ts";
+import { isDiff, isLive, readView, writeView, type View } from "../model/view.ts";
 
 /** Changes a view; `push` makes a step that the browser's Back button undoes. */
 export type Change = (part: Partial<View>, push?: boolean) => void;
@@ -50,14 +50,14 @@ export function useLoaded(view: View, change: Change): [Loaded, () => void] {
   const [round, setRound] = useState(0);
   const busy = useRef(false);
   const again = useCallback(() => setRound((r) => r + 1), []);
-  const { type, q, from, until } = view;
+  const { type, q, from, until, base_q, base_from, base_until } = view;
 
   useEffect(() => {
     const abort = new AbortController();
     const update = (part: Partial<Loaded>) => abort.signal.aborted || setLoaded((old) => ({ ...old, ...part }));
     busy.current = true;
     update({ loading: true });
-    load({ type, q, from, until }, abort.signal, update, change)
+    load({ type, q, from, until, base_q, base_from, base_until }, abort.signal, update, change)
       .catch((e: unknown) => update({ error: e instanceof Error ? e : new Error(String(e)) }))
       .finally(() => {
         if (abort.signal.aborted) return;
@@ -65,7 +65,7 @@ export function useLoaded(view: View, change: Change): [Loaded, () => void] {
         update({ loading: false });
       });
     return () => abort.abort();
-  }, [type, q, from, until, round]);
+  }, [type, q, from, until, base_q, base_from, base_until, round]);
 
   useEffect(() => {
     if (!isLive(view) && !(loaded.error instanceof ApiError && loaded.error.status === 0)) return;
@@ -80,7 +80,7 @@ export function useLoaded(view: View, change: Change): [Loaded, () => void] {
   return [loaded, again];
 }
 
-type Selection = Pick<View, "type" | "q" | "from" | "until">;
+type Selection = Pick<View, "type" | "q" | "from" | "until" | "base_q" | "base_from" | "base_until">;
 
 async function load(s: Selection, signal: AbortSignal, update: (p: Partial<Loaded>) => void, change: Change): Promise<void> {
   const types = s.type === "" ? await fetchTypes(s) : null;
@@ -96,7 +96,7 @@ async function load(s: Selection, signal: AbortSignal, update: (p: Partial<Loade
   const range = [parseTime(s.from, now), parseTime(s.until, now)] as const;
   const seriesAnswer = fetchSeries(s, `${niceStep(Math.max(1, (range[1] - range[0]) / 1e3 / 400))}s`, signal).catch((e: unknown) => e as Error);
   const filesAnswer = learnFiles(s, signal);
-  const tree = await fetchTree(s, signal).catch(nothingThere);
+  const tree = await (isDiff(s) ? fetchDiff : fetchTree)(s, signal).catch(nothingThere);
   if (tree === null) return update({ types: await fetchTypes(s), model: null, series: null, error: null });
   if (filesAnswer) await Promise.race([filesAnswer, new Promise((late) => setTimeout(late, FILES_WAIT_MS))]);
   if (signal.aborted) return;

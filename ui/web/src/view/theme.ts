@@ -23,6 +23,24 @@ export const DARK: Theme = {
   outline: "#ffffff", focus: "#7cc0ff", hues: HUES, hatched: 5,
 };
 
+/** Blue for less, grey, orange to red for more; told apart by eyes that mix up red and green. */
+const CHANGES: Theme["hues"] = [
+  { hue: 250, chroma: 0.16, onLight: -0.1, onDark: 0.06 },
+  { hue: 245, chroma: 0.11, onLight: -0.03, onDark: 0 },
+  { hue: 240, chroma: 0.06, onLight: 0.02, onDark: -0.04 },
+  { hue: 250, chroma: 0.006, onLight: 0.02, onDark: -0.06 },
+  { hue: 70, chroma: 0.08, onLight: 0.02, onDark: -0.04 },
+  { hue: 50, chroma: 0.14, onLight: -0.03, onDark: 0 },
+  { hue: 28, chroma: 0.19, onLight: -0.1, onDark: 0.04 },
+];
+const LIGHT_DIFF: Theme = { ...LIGHT, hues: CHANGES, hatched: -1 };
+const DARK_DIFF: Theme = { ...DARK, hues: CHANGES, hatched: -1 };
+
+/** The same theme with the colours of a diff. */
+export function diffTheme(theme: Theme): Theme {
+  return theme.dark ? DARK_DIFF : LIGHT_DIFF;
+}
+
 const KEY = "pilotlight.theme";
 
 /** The theme in use and how to choose another; kept in this browser, not in the link. */

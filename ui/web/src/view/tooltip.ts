@@ -1,3 +1,4 @@
+import { formatChange, verdict } from "../model/diff.ts";
 import { ORIGINS } from "../model/origin.ts";
 import type { Model } from "../model/model.ts";
 
@@ -48,6 +49,12 @@ export class Tooltip {
     this.name.textContent = model.fullName(model.nameOf(node));
     const ofZoom = zoomed > 0 ? ` · ${((100 * total) / layout.total[zoomed]!).toFixed(1)} % of the zoomed box` : "";
     this.facts.textContent = `total ${model.value(total)} (${model.percent(total)})${ofZoom}\nself ${model.value(self)} (${model.percent(self)})`;
+    if (model.diff) {
+      const change = model.diff.ofNode(node);
+      this.facts.textContent = `${formatChange(change)}\n${model.value(model.diff.base[node]!)} → ${model.value(model.diff.now[node]!)}`;
+      this.origin.textContent = `${verdict(change)} · depth ${layout.columns.depth[node]}`;
+      return;
+    }
     const origin = ORIGINS[model.hueOfNode[node]!];
     const file = model.fileOfName(model.nameOf(node));
     this.origin.textContent = origin ? `${origin} · depth ${layout.columns.depth[node]}${file && `\n${file}`}` : `${layout.count - 1} frames`;

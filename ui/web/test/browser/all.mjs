@@ -74,6 +74,41 @@ test("a click zooms, the crumbs lead back, and Back undoes", async ({ page, base
   assert.equal(params(page).zoom, undefined);
 });
 
+test("a comparison shows what changed, by how much, and whether it may be chance", async ({ page, base }) => {
+  await page.goto(base);
+  await waitState(page, "ready");
+  await page.click("[data-testid=compare]");
+  await page.waitForSelector("[data-testid=difftop] tr[data-name]");
+  assert.match(params(page).base_from, /^\d+$/);
+  const hot = page.locator(`[data-testid=difftop] tr[data-name="${HOT}"]`);
+  assert.equal(await hot.getAttribute("data-real"), "true");
+  assert.equal(await page.locator("[data-testid=difftop] tbody tr[data-name]").first().getAttribute("data-real"), "true");
+  const change = Number(await hot.getAttribute("data-change"));
+  assert.ok(Math.abs(change - (HOT_SHARE - HOT_SHARE / 2 / (1 - HOT_SHARE / 2))) < 0.002, `${change} of ${HOT_SHARE}`);
+  await settle(page);
+  const box = await boxOf(page, HOT);
+  const red = await pixel(page, box.x + box.width / 2 - 4, box.y - 8);
+  assert.ok(red[0] > red[2] + 40, `more is red, not ${red}`);
+  assert.match(await page.locator("[data-testid=events]").innerText(), /5.000/);
+  await page.fill("[aria-label='Labels of the base']", '{version="few"}');
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("[data-testid=difftop] tr.chance");
+  await page.check(".only-real input");
+  await page.waitForSelector("text=No change is more than chance.");
+  assert.deepEqual(await findings(page), []);
+  await page.click("[data-testid=compare]");
+  await page.waitForSelector("[data-testid=top]");
+  assert.equal(params(page).base_q, undefined);
+});
+
+test("frames without a name say in which binaries they are, and why", async ({ page, base }) => {
+  await page.goto(base);
+  await waitState(page, "ready");
+  await page.click("[data-testid=unknown]");
+  await page.waitForSelector("text=debuginfo upload FILE");
+  assert.match(await page.locator(".unknown").innerText(), /libssl/);
+});
+
 test("search shows the matched share without double count, and lights the boxes", async ({ page, base }) => {
   await page.goto(base);
   await waitState(page, "ready");

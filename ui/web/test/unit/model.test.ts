@@ -46,8 +46,8 @@ test("damaged trees are refused with a reason", () => {
   assert.throws(() => decodeTree(b([0, 2], [0, 0])), /depth 2 after depth 0/);
   assert.throws(() => decodeTree(b([0, 1], [0, 7])), /name 7 of 1/);
   const other = new Uint8Array(b([0], [0]));
-  other[4] = 2;
-  assert.throws(() => decodeTree(other.buffer), /version 2/);
+  other[4] = 3;
+  assert.throws(() => decodeTree(other.buffer), /version 3/);
 });
 
 test("top counts recursion once and agrees with the known share", () => {
