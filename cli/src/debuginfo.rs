@@ -91,8 +91,7 @@ fn is_elf(path: &Path) -> bool {
 
 /// Which of these files the server wants.
 async fn wanted(api: &Api, files: &[(PathBuf, Announced)]) -> Result<Vec<bool>, Failure> {
-    let ask =
-        |(_, of): &(PathBuf, Announced)| json!({ "build_id": of.build_id, "quality": of.quality });
+    let ask = |(_, of): &(PathBuf, Announced)| json!({ "build_id": of.build_id, "quality": of.quality, "has_code": of.has_code });
     let body = json!({ "files": files.iter().map(ask).collect::<Vec<_>>() });
     let body = Bytes::from(body.to_string());
     let answer = api.post("/api/v1/debuginfo/wanted", &[], body).await?;

@@ -2,6 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends there")]
 
 mod common;
+#[path = "debuginfo/gdb.rs"]
+mod gdb;
+#[path = "debuginfo/parca.rs"]
+mod parca;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

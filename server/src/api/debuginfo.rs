@@ -157,6 +157,8 @@ struct Questions {
 struct Question {
     build_id: String,
     quality: Quality,
+    #[serde(default)]
+    has_code: bool,
 }
 
 /// `POST /api/v1/debuginfo/wanted`: which of these to send.
@@ -169,7 +171,7 @@ async fn wanted(State(app): State<Arc<App>>, body: Body) -> Result<Json<Value>, 
     }
     let store = &app.engine.debuginfo;
     let answer = |file: &Question| {
-        let wanted = store.wanted(&file.build_id, file.quality);
+        let wanted = store.wanted(&file.build_id, file.quality, file.has_code);
         json!({ "build_id": file.build_id, "wanted": wanted.yes(), "reason": wanted.text() })
     };
     let answers: Vec<Value> = asked.files.iter().map(answer).collect();
@@ -201,7 +203,7 @@ async fn start(State(app): State<Arc<App>>, body: Body) -> Result<Response, ApiE
 }
 
 /// Runs what touches the disk.
-async fn blocking<T: Send + 'static>(
+pub async fn blocking<T: Send + 'static>(
     app: &Arc<App>,
     work: impl FnOnce(&App) -> Result<T, UploadError> + Send + 'static,
 ) -> Result<T, ApiError> {

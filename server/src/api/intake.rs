@@ -324,7 +324,9 @@ pub fn grpc_code(status: StatusCode) -> tonic::Code {
         429 | 503 | 507 => tonic::Code::Unavailable,
         413 => tonic::Code::ResourceExhausted,
         400 | 415 | 422 => tonic::Code::InvalidArgument,
+        404 => tonic::Code::NotFound,
         408 => tonic::Code::DeadlineExceeded,
+        409 => tonic::Code::AlreadyExists,
         _ => tonic::Code::Internal,
     }
 }

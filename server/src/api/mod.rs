@@ -10,6 +10,7 @@ mod guard;
 mod intake;
 mod otlp;
 mod params;
+mod parca;
 mod push;
 mod pyroscope;
 mod read;
@@ -95,6 +96,7 @@ pub fn router(app: Arc<App>, extra: Option<Router>) -> Router {
         )
         .merge(debuginfo::router())
         .merge(debuginfod::router())
+        .merge(parca::router())
         .merge(pyroscope::router())
         .route("/symbol", get(gopprof::symbol).post(gopprof::symbol))
         .route("/pprof/symbol", get(gopprof::symbol).post(gopprof::symbol))

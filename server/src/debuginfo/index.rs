@@ -13,6 +13,8 @@ pub enum Wanted {
     First,
     /// What is stored tells less.
     Better,
+    /// What is stored has no machine code, and this has.
+    Code,
     /// What is stored cannot be read, and this may be another file.
     Instead,
     /// What is stored tells as much or more.
@@ -30,6 +32,7 @@ impl Wanted {
         match self {
             Self::First => "first",
             Self::Better => "better",
+            Self::Code => "has_code",
             Self::Instead => "stored_one_is_unreadable",
             Self::No => "have_as_good",
         }
@@ -92,11 +95,12 @@ impl Index {
     }
 
     /// Whether a file of this quality would be of use.
-    pub fn wanted(&self, build_id: &str, quality: Quality) -> Wanted {
+    pub fn wanted(&self, build_id: &str, quality: Quality, has_code: bool) -> Wanted {
         match self.find(build_id) {
             None => Wanted::First,
             Some((stored, _)) if stored.failed.is_some() => Wanted::Instead,
             Some((stored, _)) if quality > stored.rank() => Wanted::Better,
+            Some((_, None)) if has_code => Wanted::Code,
             Some(_) => Wanted::No,
         }
     }
@@ -176,10 +180,10 @@ mod tests {
     #[test]
     fn a_better_file_replaces_a_worse_and_never_the_reverse() {
         let mut index = Index::default();
-        assert_eq!(index.wanted("ab12", Quality::Dynsym), Wanted::First);
+        assert_eq!(index.wanted("ab12", Quality::Dynsym, false), Wanted::First);
         assert!(index.insert(record(Quality::Symtab, false, "s")).0);
-        assert_eq!(index.wanted("AB12", Quality::Dwarf), Wanted::Better);
-        assert_eq!(index.wanted("ab12", Quality::Symtab), Wanted::No);
+        assert_eq!(index.wanted("AB12", Quality::Dwarf, false), Wanted::Better);
+        assert_eq!(index.wanted("ab12", Quality::Symtab, false), Wanted::No);
         let (counts, gone) = index.insert(record(Quality::Dwarf, false, "d"));
         assert!(counts && gone.len() == 1 && gone[0].sha256 == "s");
         for worse in [Quality::Split, Quality::Symtab, Quality::Dynsym] {
@@ -194,7 +198,9 @@ mod tests {
     fn a_file_with_code_is_kept_beside_one_that_names_more() {
         let mut index = Index::default();
         index.insert(record(Quality::Dwarf, false, "debug"));
+        assert_eq!(index.wanted("ab12", Quality::Dynsym, true), Wanted::Code);
         assert!(index.insert(record(Quality::Dynsym, true, "stripped")).0);
+        assert_eq!(index.wanted("ab12", Quality::Dynsym, true), Wanted::No);
         let (best, code) = index.find("ab12").unwrap();
         assert_eq!(best.sha256, "debug");
         assert_eq!(code.unwrap().sha256, "stripped");
@@ -208,9 +214,12 @@ mod tests {
         index.insert(record(Quality::Dwarf, false, "bad"));
         assert!(index.fail("gnu-ab12", "bad", "cut").is_some());
         assert!(index.fail("gnu-ab12", "other", "cut").is_none());
-        assert_eq!(index.wanted("ab12", Quality::Symtab), Wanted::Instead);
+        assert_eq!(
+            index.wanted("ab12", Quality::Symtab, false),
+            Wanted::Instead
+        );
         let (counts, gone) = index.insert(record(Quality::Symtab, false, "good"));
         assert!(counts && gone[0].sha256 == "bad");
-        assert_eq!(index.wanted("ab12", Quality::Dwarf), Wanted::Better);
+        assert_eq!(index.wanted("ab12", Quality::Dwarf, false), Wanted::Better);
     }
 }

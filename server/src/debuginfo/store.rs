@@ -1,5 +1,6 @@
 //! The store as a whole: what is asked of it, and how files get in.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -120,6 +121,8 @@ pub struct Debuginfo {
     pub(super) named: NamedParts,
     /// Held while a file becomes one that counts.
     commit: Mutex<()>,
+    /// Build id → hash of what was sent.
+    sent: Mutex<HashMap<String, String>>,
     settings: Settings,
     env: Arc<dyn Env>,
 }
@@ -143,6 +146,7 @@ impl Debuginfo {
             tables: Tables::new(settings.table_cache_bytes),
             named: NamedParts::new(settings.named_cache_bytes),
             commit: Mutex::default(),
+            sent: Mutex::default(),
             settings,
             env,
         })
@@ -206,8 +210,8 @@ impl Debuginfo {
     }
 
     /// Whether a file of this build id and quality would be of use.
-    pub fn wanted(&self, build_id: &str, quality: Quality) -> Wanted {
-        self.read(|index| index.wanted(build_id, quality))
+    pub fn wanted(&self, build_id: &str, quality: Quality, has_code: bool) -> Wanted {
+        self.read(|index| index.wanted(build_id, quality, has_code))
     }
 
     /// All stored files.
@@ -228,6 +232,21 @@ impl Debuginfo {
         self.files.fetch(&record.file_name())
     }
 
+    /// Whether a file of this hash (in the words of a protocol that cannot say how much a file
+    /// tells) was sent before.
+    pub fn was_sent(&self, build_id: &str, hash: &str) -> bool {
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        !hash.is_empty() && sent.get(build_id).is_some_and(|known| known == hash)
+    }
+
+    fn note_sent(&self, build_id: &str, hash: &str) {
+        const MOST: usize = 100_000;
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        if !hash.is_empty() && sent.len() < MOST {
+            sent.insert(build_id.to_owned(), hash.to_owned());
+        }
+    }
+
     /// Begins an upload, unless the file is of no use.
     ///
     /// # Errors
@@ -237,7 +256,7 @@ impl Debuginfo {
         announced: Announced,
         source: Source,
     ) -> Result<Started, UploadError> {
-        let wanted = self.wanted(&announced.build_id, announced.quality);
+        let wanted = self.wanted(&announced.build_id, announced.quality, announced.has_code);
         if !wanted.yes() {
             return Ok(Started::NotNeeded(wanted.text()));
         }
@@ -265,7 +284,11 @@ impl Debuginfo {
     /// # Errors
     /// When bytes are missing, or the file is not what was announced, or cannot be stored.
     pub fn finish_upload(&self, held: &Held) -> Result<(Record, bool), UploadError> {
-        let arrived = self.uploads.finish(held)?;
+        let arrived = self.uploads.finish(held);
+        if !matches!(arrived, Err(UploadError::Bad(_) | UploadError::Io(_))) {
+            self.note_sent(&held.announced().build_id, &held.announced().hash);
+        }
+        let arrived = arrived?;
         let stored = self.store(arrived)?;
         self.uploads.close(held);
         Ok(stored)

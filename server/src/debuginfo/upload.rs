@@ -20,6 +20,9 @@ pub struct Announced {
     pub build_id: String,
     /// What the sender thinks that it tells.
     pub quality: Quality,
+    /// Whether the machine code is in it.
+    #[serde(default)]
+    pub has_code: bool,
     /// Bytes of the file.
     pub size_bytes: u64,
     /// SHA-256 of the file, hex; empty where the protocol has none.
@@ -28,6 +31,9 @@ pub struct Announced {
     /// Name of the binary, for people.
     #[serde(default)]
     pub name: String,
+    /// Of a protocol that has another hash than SHA-256.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hash: String,
 }
 
 /// What to say of a local file before it is sent. Blocks.
@@ -44,9 +50,11 @@ pub fn describe(path: &Path) -> Result<Announced, String> {
     Ok(Announced {
         build_id: facts.ids().next().unwrap_or_default().to_owned(),
         quality: facts.quality,
+        has_code: facts.has_code,
         size_bytes: fs::metadata(path).map_err(unread)?.len(),
         sha256: sha256_of(path).map_err(unread)?,
         name: name.to_string_lossy().into_owned(),
+        hash: String::new(),
     })
 }
 
@@ -321,6 +329,11 @@ pub struct Held {
 }
 
 impl Held {
+    /// What the sender said.
+    pub fn announced(&self) -> &Announced {
+        &self.announced
+    }
+
     /// Opens the file to write on at `offset`; answers it with the bytes that are still to come.
     ///
     /// # Errors
@@ -334,6 +347,14 @@ impl Held {
             return Err(UploadError::Offset { expected, given });
         }
         Ok((file, self.announced.size_bytes.saturating_sub(offset)))
+    }
+
+    /// Forgets what has come.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn restart(&self) -> io::Result<()> {
+        tokio::fs::File::create(&self.path).await.map(drop)
     }
 
     /// Bytes that are here.
@@ -359,7 +380,13 @@ impl Upload {
 /// The same words give the same name, so that a sender that starts anew goes on.
 fn name_of(announced: &Announced) -> String {
     let id = normal_id(&announced.build_id);
-    let words = format!("{id}\n{}\n{}", announced.size_bytes, announced.sha256);
+    let Announced {
+        size_bytes,
+        sha256,
+        hash,
+        ..
+    } = announced;
+    let words = format!("{id}\n{size_bytes}\n{sha256}\n{hash}");
     hex(&Sha256::digest(words)[..16])
 }
 

@@ -2,12 +2,12 @@
 //! `push.v1`, `querier.v1`, `/pyroscope/render` and what belongs to it. Times of `querier.v1` are Unix
 //! milliseconds, both ends inclusive.
 
-mod connect;
+pub mod connect;
 mod flame;
 mod folded;
 mod ingest;
-mod proto;
-mod push;
+pub mod proto;
+pub mod push;
 mod querier;
 mod render;
 mod select;

@@ -355,7 +355,8 @@ mod int64_list {
     }
 }
 
-mod base64 {
+/// Bytes in the JSON form.
+pub mod base64 {
     use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
     use serde::{Deserialize, Deserializer, Serializer};

@@ -64,7 +64,11 @@ async fn store(app: &Arc<App>, request: PushRequest) -> Result<Empty, ApiError> 
     }
 }
 
-fn offer(app: &App, series: &RawSeries, id: &str) -> Result<Offer, ApiError> {
+/// Whose a profile is.
+///
+/// # Errors
+/// When labels are missing or too many.
+pub fn offer(app: &App, series: &RawSeries, id: &str) -> Result<Offer, ApiError> {
     let mut name = String::new();
     let mut labels = Vec::new();
     for pair in &series.labels {
