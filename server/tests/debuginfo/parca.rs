@@ -122,7 +122,7 @@ async fn call<O: Message + Default>(
     let socket = tokio::net::TcpStream::connect(at).await.unwrap();
     let (mut client, connection) = h2::client::handshake(socket).await.unwrap();
     let connection = tokio::spawn(connection);
-    let request = http::Request::post(format!("http://{at}/{method}"))
+    let request = axum::http::Request::post(format!("http://{at}/{method}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(())
@@ -228,7 +228,9 @@ async fn parca(at: SocketAddr, built: &Built) {
         hash: "h1".to_owned(),
     };
     let method = format!("{FILES}/InitiateUpload");
-    let begun: InitiateAnswer = call(at, &method, &[initiate.clone()]).await.unwrap();
+    let begun: InitiateAnswer = call(at, &method, std::slice::from_ref(&initiate))
+        .await
+        .unwrap();
     let instructions = begun.instructions.unwrap();
     assert_eq!(
         (instructions.build_id.as_str(), instructions.strategy),
