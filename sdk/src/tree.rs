@@ -113,13 +113,15 @@ mod tests {
 
     #[test]
     fn nodes_are_found_again_over_all_growth_and_lead_to_the_root() {
+        // Miri interprets.
+        const N: u32 = if cfg!(miri) { 300 } else { 30_000 };
         let mut tree = Tree::new();
         let path = |n: u32| [n % 7, n % 1009, n];
         let mut leaf_of = |n| path(n).iter().fold(0, |at, frame| tree.child(at, *frame));
-        let leaves: Vec<u32> = (0..30_000).map(&mut leaf_of).collect();
-        let again: Vec<u32> = (0..30_000).map(&mut leaf_of).collect();
+        let leaves: Vec<u32> = (0..N).map(&mut leaf_of).collect();
+        let again: Vec<u32> = (0..N).map(&mut leaf_of).collect();
         assert_eq!(leaves, again);
-        assert_eq!(tree.len(), 1 + 7 + 7 * 1009 + 30_000);
+        assert_eq!(tree.len(), 1 + 7 + (7 * 1009).min(N as usize) + N as usize);
         let mut stack = Vec::new();
         for (n, leaf) in leaves.iter().enumerate() {
             tree.frames_of(*leaf, &mut stack);
@@ -127,6 +129,6 @@ mod tests {
             assert_eq!(stack, path(n as u32));
         }
         let bytes = tree.chunks.len() * CHUNK * 8 + tree.index.len() * 4 * 3 / 2;
-        assert!(bytes <= tree.len() * NODE_BYTES, "{bytes}");
+        assert!(cfg!(miri) || bytes <= tree.len() * NODE_BYTES, "{bytes}");
     }
 }

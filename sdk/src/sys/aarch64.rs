@@ -62,6 +62,7 @@ pub(crate) fn thread_pointer() -> usize {
 ///
 /// # Safety
 /// What the call reads or writes at its arguments must be there.
+#[cfg(not(miri))]
 pub(super) unsafe fn call(number: libc::c_long, first: usize, second: usize) -> isize {
     let result;
     // SAFETY: promised by the caller.

@@ -15,6 +15,7 @@ mod arch;
 #[cfg_attr(not(target_feature = "crt-static"), path = "shared_libc.rs")]
 mod linked;
 mod own;
+#[cfg(not(miri))]
 pub(crate) mod tls;
 
 #[cfg(feature = "thread-hook")]

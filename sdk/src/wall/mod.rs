@@ -12,6 +12,7 @@
 //! | module | job |
 //! |---|---|
 //! | `sampler` | which thread is looked at when, what it counts |
+//! | `thread` | what it knows of one |
 //! | `stacks`, `dump` | all threads at one moment; what those that run put down |
 //! | `settings` | what can be set |
 //! | `started` | threads that start while it samples |
@@ -31,6 +32,7 @@ mod sampler;
 mod settings;
 mod stacks;
 mod started;
+mod thread;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};

@@ -1,14 +1,14 @@
 //! Which thread is looked at when, and what each look counts.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use super::ask::{Asked, Slots};
 use super::look::{self, Found, Looker};
+use super::thread::{Stand, Thread};
 use super::{Seen, Settings, started};
-use crate::context::{self, Context};
+use crate::context;
 use crate::modules::Generation;
 use crate::stats::COUNTERS;
 use crate::sys::own_tid;
@@ -26,29 +26,6 @@ const SCAN_SHARE: u64 = 1000;
 const SCAN_PAUSE_NS: u64 = 1_000_000_000;
 /// Files kept open for threads that move often.
 const FILES: usize = 128;
-
-/// A thread that is looked at.
-struct Thread {
-    tid: i32,
-    clock_ns: u64,
-    /// When it was last looked at; 0 for a thread that started a moment ago.
-    looked_ns: u64,
-    stand: Option<Stand>,
-    asked: Option<Asked>,
-    /// Where it was woken to tell its registers: not again for the same wait.
-    woken_at: u64,
-    file: Option<File>,
-}
-
-/// Where a waiting thread stands, and what that has cost and not been taken yet.
-struct Stand {
-    frames: Box<[u64]>,
-    truncated: bool,
-    generation: Arc<Generation>,
-    context: Context,
-    count: u64,
-    ns: u64,
-}
 
 pub(super) struct Sampler {
     settings: Settings,
@@ -397,45 +374,5 @@ impl Sampler {
     pub(super) fn unanswered_ns(&self) -> u64 {
         let asked = self.threads.iter().filter_map(|t| t.asked.as_ref());
         asked.map(Asked::unanswered_ns).sum()
-    }
-}
-
-impl Thread {
-    fn ask(&mut self, slots: &mut Slots, how: impl FnOnce(&mut Asked) -> bool) {
-        if self.asked.is_none() {
-            self.asked = Asked::new(slots);
-        }
-        if !self.asked.as_mut().is_some_and(how) {
-            COUNTERS.wall_refused.add(1);
-        }
-    }
-}
-
-impl Stand {
-    /// What was counted here and not taken yet.
-    fn take(&mut self) -> Option<Seen> {
-        let (count, ns) = (
-            std::mem::take(&mut self.count),
-            std::mem::take(&mut self.ns),
-        );
-        (count > 0).then(|| Seen {
-            frames: self.frames.clone(),
-            truncated: self.truncated,
-            generation: Arc::clone(&self.generation),
-            context: self.context,
-            count,
-            ns,
-        })
-    }
-
-    fn seen(self) -> Option<Seen> {
-        (self.count > 0).then_some(Seen {
-            frames: self.frames,
-            truncated: self.truncated,
-            generation: self.generation,
-            context: self.context,
-            count: self.count,
-            ns: self.ns,
-        })
     }
 }

@@ -1,8 +1,13 @@
 //! How to start, and what can go wrong.
 
-use std::fmt;
+mod environment;
+mod error;
+
 use std::net::TcpListener;
 use std::time::Duration;
+
+pub(crate) use environment::variable;
+pub use error::Error;
 
 use crate::{Engine, Guard, engine, heap, http, otel, spans, symbols, wall};
 
@@ -287,102 +292,6 @@ impl Config {
         Ok(guard)
     }
 
-    /// `None` when the environment switches everything off.
-    fn overridden(mut self) -> Result<Option<Config>, Error> {
-        if flag("PILOTLIGHT_ENABLED")? == Some(false) {
-            return Ok(None);
-        }
-        self.override_push()?;
-        if let Some(allowed) = flag("PILOTLIGHT_HTTP_SWITCH")? {
-            self.http_switch = allowed;
-        }
-        if let Some(published) = flag("PILOTLIGHT_OTEL_CONTEXT")? {
-            self.otel_context = published;
-        }
-        if let Some(in_samples) = flag("PILOTLIGHT_TRACE_IDS")? {
-            self.trace_ids = in_samples;
-        }
-        if let Some(on) = flag("PILOTLIGHT_AWAIT")? {
-            self.await_profile = on;
-        }
-        if let Some(on) = flag("PILOTLIGHT_SYMBOLIZE")? {
-            self.symbolize = on;
-        }
-        if let Some(text) = variable("PILOTLIGHT_SYMBOLIZE_BYTES") {
-            let wrong = |_| Error::variable("PILOTLIGHT_SYMBOLIZE_BYTES", &text, "a number");
-            self.symbolize_bytes = text.parse().map_err(wrong)?;
-        }
-        if let Some(text) = variable("PILOTLIGHT_FREQUENCY_HZ") {
-            let wrong = |_| Error::variable("PILOTLIGHT_FREQUENCY_HZ", &text, "1 to 10000");
-            self.frequency_hz = text.parse().map_err(wrong)?;
-        }
-        if let Some(text) = variable("PILOTLIGHT_LOCK_RATE_NS") {
-            let wrong = |_| Error::variable("PILOTLIGHT_LOCK_RATE_NS", &text, "nanoseconds, or 0");
-            self.lock_rate_ns = text.parse().map_err(wrong)?;
-        }
-        if let Some(text) = variable("PILOTLIGHT_HEAP_INTERVAL_BYTES") {
-            let wrong = |_| Error::variable("PILOTLIGHT_HEAP_INTERVAL_BYTES", &text, "bytes, or 0");
-            self.heap_interval_bytes = Some(text.parse().map_err(wrong)?);
-        }
-        self.wall = self.wall.overridden()?;
-        if let Some(text) = variable("PILOTLIGHT_BUDGET_CPU_PERCENT") {
-            let wrong = |_| Error::variable("PILOTLIGHT_BUDGET_CPU_PERCENT", &text, "0.01 to 100");
-            self.budget_cpu_percent = text.parse().map_err(wrong)?;
-        }
-        if let Some(text) = variable("PILOTLIGHT_BUDGET_BYTES") {
-            let wrong = |_| Error::variable("PILOTLIGHT_BUDGET_BYTES", &text, "bytes");
-            self.budget_bytes = text.parse().map_err(wrong)?;
-        }
-        if let Some(text) = variable("PILOTLIGHT_ENGINE") {
-            self.engine = match text.as_str() {
-                "auto" => Engine::Auto,
-                "perf" => Engine::Perf,
-                "timer" => Engine::Timer,
-                "process-timer" => Engine::ProcessTimer,
-                _ => {
-                    let expected = "auto, perf, timer or process-timer";
-                    return Err(Error::variable("PILOTLIGHT_ENGINE", &text, expected));
-                }
-            };
-        }
-        if let Some(text) = variable("PILOTLIGHT_AFTER_FORK") {
-            self.after_fork = match text.as_str() {
-                "off" => AfterFork::Off,
-                "restart" => AfterFork::Restart,
-                _ => {
-                    let expected = "off or restart";
-                    return Err(Error::variable("PILOTLIGHT_AFTER_FORK", &text, expected));
-                }
-            };
-        }
-        if let Some(text) = variable("PILOTLIGHT_LISTEN") {
-            self.listen = Some(text).filter(|address| address != "none");
-        }
-        Ok(Some(self))
-    }
-
-    #[cfg(feature = "push")]
-    fn override_push(&mut self) -> Result<(), Error> {
-        self.push = crate::push::Push::overridden(self.push.take(), variable)?;
-        match &self.push {
-            Some(push) => push.check().map(drop),
-            None => Ok(()),
-        }
-    }
-
-    /// Who wants profiles pushed must not wait for them in vain.
-    #[cfg(not(feature = "push"))]
-    fn override_push(&mut self) -> Result<(), Error> {
-        match variable("PILOTLIGHT_PUSH_URL") {
-            Some(url) => Err(Error::variable(
-                "PILOTLIGHT_PUSH_URL",
-                &url,
-                "set where pilotlight is built with its feature `push`",
-            )),
-            None => Ok(()),
-        }
-    }
-
     fn check(&self) -> Result<(), Error> {
         if !(1..=10_000).contains(&self.frequency_hz) {
             return setting("frequency_hz", self.frequency_hz.to_string(), "1 to 10000");
@@ -419,111 +328,9 @@ pub(crate) fn setting(
     })
 }
 
-pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|text| !text.is_empty())
-}
-
-/// A variable that is true or false, if it is set.
-fn flag(name: &'static str) -> Result<Option<bool>, Error> {
-    let Some(text) = variable(name) else {
-        return Ok(None);
-    };
-    match text.as_str() {
-        "true" | "1" | "on" | "yes" => Ok(Some(true)),
-        "false" | "0" | "off" | "no" => Ok(Some(false)),
-        _ => Err(Error::variable(name, &text, "true or false")),
-    }
-}
-
 fn bind(address: &str) -> Result<TcpListener, Error> {
     TcpListener::bind(address).map_err(|cause| Error::Listen {
         address: address.to_string(),
         cause,
     })
-}
-
-/// Why pilotlight did not start, or a capture could not be made.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// A setting is out of range.
-    Setting {
-        /// Method of [`Config`], or environment variable.
-        name: &'static str,
-        /// What it was.
-        value: String,
-        /// What it may be.
-        expected: &'static str,
-    },
-    /// The address cannot be listened on.
-    Listen {
-        /// As configured.
-        address: String,
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// This process runs pilotlight already.
-    AlreadyStarted,
-    /// Nothing was started, or the guard is gone, or this is a forked child.
-    NotStarted,
-    /// The signal handler cannot be installed.
-    Signal(std::io::Error),
-    /// A thread cannot be made.
-    Thread(std::io::Error),
-    /// The thread that arms timers did not answer.
-    Stalled,
-    /// A type of profile cannot be taken or switched.
-    Profile {
-        /// Its name, as given.
-        name: String,
-        /// Why, and what to do.
-        why: String,
-    },
-}
-
-impl Error {
-    pub(crate) fn variable(name: &'static str, value: &str, expected: &'static str) -> Error {
-        Error::Setting {
-            name,
-            value: value.to_string(),
-            expected,
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Setting { name, value, expected } => {
-                write!(f, "{name} is `{value}`; it may be {expected}")
-            }
-            Error::Listen { address, cause } => write!(
-                f,
-                "cannot listen on {address} for /debug/pprof/: {cause}; \
-                 set PILOTLIGHT_LISTEN to a free address, or to `none`"
-            ),
-            Error::AlreadyStarted => {
-                f.write_str("pilotlight runs in this process already; drop its guard first")
-            }
-            Error::NotStarted => f.write_str(
-                "pilotlight does not run in this process; call pilotlight::start and keep its guard \
-                 (a forked child must start anew)",
-            ),
-            Error::Signal(cause) => write!(f, "cannot install a handler for SIGPROF: {cause}"),
-            Error::Thread(cause) => write!(f, "cannot start a thread: {cause}"),
-            Error::Profile { name, why } => write!(f, "profile type `{name}`: {why}"),
-            Error::Stalled => f.write_str("pilotlight's own thread got no CPU time for 10 s"),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Listen { cause, .. } | Error::Signal(cause) | Error::Thread(cause) => {
-                Some(cause)
-            }
-            _ => None,
-        }
-    }
 }
