@@ -61,7 +61,7 @@ fn walk(frames: &mut [u64]) -> Here {
     unsafe {
         backtrace::trace_unsynchronized(|frame| {
             if ours > 0 {
-                let is_own = std::ptr::eq(frame.symbol_address(), walk as *const ());
+                let is_own = std::ptr::eq(frame.symbol_address(), walk as *const std::ffi::c_void);
                 ours -= i32::from(is_own || ours == 1);
                 return true;
             }
