@@ -13,7 +13,8 @@ use std::time::Duration;
 pub async fn run(arguments: args::Agent) -> Result<(), Failure> {
     let mut stop = Stop::new();
     let server = arguments.remote.server.clone();
-    let mut options = Options::new(Api::new(&server)?.base().clone());
+    let mut options = Options::new(Api::new(&arguments.remote)?.base().clone());
+    options.authorization = arguments.remote.authorization();
     if let Some(file) = &arguments.config {
         agent::read(file, &mut options)?;
     }

@@ -1,7 +1,8 @@
 //! The server's HTTP API, as the verbs need it.
 
+use crate::args::Remote;
 use crate::fail::Failure;
-use pilotlight_wire::{Answer, Bytes, Call, Client, Error, Url};
+use pilotlight_wire::{Answer, Authorization, Bytes, Call, Client, Error, Url};
 use serde_json::Value;
 
 /// A server that is asked.
@@ -12,21 +13,21 @@ pub struct Api {
 
 impl Api {
     /// Checks the URL only.
-    pub fn new(server: &str) -> Result<Self, Failure> {
-        let base = Url::parse(server).map_err(|error| {
+    pub fn new(remote: &Remote) -> Result<Self, Failure> {
+        let base = Url::parse(&remote.server).map_err(|error| {
             Failure::new(
                 error.to_string(),
                 "the same command with --server http://127.0.0.1:4040",
             )
             .usage()
         })?;
-        Ok(Self::at(base))
+        Ok(Self::at(base, remote.authorization()))
     }
 
     /// A server at a checked URL.
-    pub fn at(base: Url) -> Self {
+    pub fn at(base: Url, authorization: Option<Authorization>) -> Self {
         Self {
-            client: Client::new(),
+            client: Client::new().authorized(authorization),
             base,
         }
     }

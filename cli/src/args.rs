@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use pilotlight_wire::Authorization;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -26,6 +27,8 @@ pub enum Verb {
     Query(Query),
     /// Send a pprof file to a server
     Push(Push),
+    /// Make a token, and the entry for the configuration that lets it in
+    Token(Token),
     /// Reads all data once and names what is damaged; the server must not run
     Verify(Verify),
     /// Send files that name addresses, or list what is missing
@@ -111,7 +114,7 @@ pub struct Place {
     /// Folder of all data [default: ./pilotlight-data]
     #[arg(long, value_name = "FOLDER")]
     pub data: Option<PathBuf>,
-    /// Allow an address that other machines reach; there is no authentication yet
+    /// Allow an address that other machines reach though nobody needs a token
     #[arg(long)]
     pub allow_public: bool,
 }
@@ -148,6 +151,34 @@ pub struct Remote {
     /// Base URL of the server
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4040")]
     pub server: String,
+    /// File with the token to show; otherwise the variable PILOTLIGHT_TOKEN, if it is set
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+}
+
+impl Remote {
+    /// What the server is shown.
+    pub fn authorization(&self) -> Option<Authorization> {
+        match &self.token_file {
+            Some(file) => Some(Authorization::file("Bearer", file)),
+            None => std::env::var("PILOTLIGHT_TOKEN")
+                .ok()
+                .map(Authorization::bearer),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Token {
+    /// What it is called in errors and in the audit
+    #[arg(long, value_name = "NAME")]
+    pub name: String,
+    /// What it is for: ingest, read, debuginfo, admin; may stand several times
+    #[arg(long = "scope", value_name = "SCOPE", required = true)]
+    pub scopes: Vec<String>,
+    /// The only tenant that it opens; '*' lets the request choose
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub tenant: String,
 }
 
 #[derive(Debug, Args)]

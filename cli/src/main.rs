@@ -15,6 +15,7 @@ mod scrape;
 mod server;
 mod stop;
 mod text;
+mod token;
 mod up;
 mod verify;
 
@@ -49,6 +50,7 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Agent(arguments) => agent::run(arguments).await,
         Verb::Query(arguments) => query::run(arguments).await,
         Verb::Push(arguments) => push::run(arguments).await,
+        Verb::Token(arguments) => token::run(&arguments),
         Verb::Verify(arguments) => verify::run(arguments).await,
         Verb::Debuginfo(arguments) => debuginfo::run(arguments).await,
     }

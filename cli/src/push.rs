@@ -8,7 +8,7 @@ use pilotlight_scraper::Labels;
 use pilotlight_wire::Bytes;
 
 pub async fn run(arguments: args::Push) -> Result<(), Failure> {
-    let api = Api::new(&arguments.remote.server)?;
+    let api = Api::new(&arguments.remote)?;
     let file = arguments.file.display();
     let body = std::fs::read(&arguments.file).map_err(|error| {
         Failure::new(format!("{file}: {error}"), format!("ls -l {file}")).usage()

@@ -7,7 +7,7 @@ use crate::text;
 use serde_json::Value;
 
 pub async fn run(arguments: args::Query) -> Result<(), Failure> {
-    let api = Api::new(&arguments.remote.server)?;
+    let api = Api::new(&arguments.remote)?;
     let limit = arguments.limit.to_string();
     let mut pairs = vec![
         ("type", arguments.kind.as_str()),

@@ -7,6 +7,7 @@ use crate::fail::Failure;
 use crate::stop::{LIMIT, Stop};
 use crate::text;
 use pilotlight_scraper::{Handle, Options, ScrapeConfig, Scraper, Url};
+use pilotlight_wire::Authorization;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +18,13 @@ pub async fn run(arguments: args::Scrape) -> Result<(), Failure> {
         let text = format!("{}: scrape_configs is empty", arguments.config.display());
         return Err(Failure::new(text, "add a job, as in pilotlight.example.yaml").usage());
     }
-    let server = Api::new(&arguments.remote.server)?.base().clone();
+    let server = Api::new(&arguments.remote)?.base().clone();
+    let authorization = arguments.remote.authorization();
     text::data(&format!("server      {server}"));
     for job in &config.scrape_configs {
         text::data(&format!("profiling   {}", describe(job)));
     }
-    let handle = start(config.scrape_configs, server);
+    let handle = start(config.scrape_configs, server, authorization);
     let reporter = report_push_errors(handle.clone());
     stop.wait().await;
     reporter.abort();
@@ -31,8 +33,13 @@ pub async fn run(arguments: args::Scrape) -> Result<(), Failure> {
 }
 
 /// Starts the loops; news of targets go to standard error.
-pub fn start(jobs: Vec<ScrapeConfig>, server: Url) -> Arc<Handle> {
+pub fn start(
+    jobs: Vec<ScrapeConfig>,
+    server: Url,
+    authorization: Option<Authorization>,
+) -> Arc<Handle> {
     let mut options = Options::new(server);
+    options.authorization = authorization;
     options.log = Arc::new(text::news);
     Arc::new(Scraper::start(jobs, options))
 }

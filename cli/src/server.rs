@@ -31,6 +31,9 @@ pub fn config(settings: &Settings) -> Config {
     let mut config = Config::new(&settings.data);
     config.listen = settings.listen;
     config.allow_public = settings.allow_public;
+    config.access = settings.server.access.clone();
+    config.tenants = settings.server.tenants.clone();
+    config.tls = settings.server.tls.clone();
     config.limits = settings.server.limits.clone();
     config.ingest = settings.server.ingest.clone();
     config.debuginfo = settings.server.debuginfo.clone();

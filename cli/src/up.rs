@@ -11,9 +11,10 @@ use crate::fail::Failure;
 use crate::query::percent;
 use crate::scrape::{describe, report_push_errors, start};
 use crate::stop::{LIMIT, Stop};
-use crate::{server, text};
+use crate::{server, text, token};
 use pilotlight_scraper::{Handle, ScrapeConfig, Url};
-use pilotlight_wire::{Clock, SystemClock};
+use pilotlight_server::{AccessRules, DEFAULT_TENANT, Rights, Scope, Token, token_hash};
+use pilotlight_wire::{Authorization, Clock, SystemClock};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -33,19 +34,25 @@ pub async fn run(arguments: args::Up) -> Result<(), Failure> {
     let settings = settings(arguments.config.as_deref(), arguments.place)?;
     let profiled = profile_self();
     let scraper: Arc<OnceLock<Arc<Handle>>> = Arc::default();
-    let running = server::start(server_config(&settings, &scraper), "up").await?;
-    let address = running.local_addr();
-    let base = base(address)?;
+    let mut config = server_config(&settings, &scraper);
+    let own = own_token(&mut config.access)?;
+    // The scraper speaks no TLS; it is in this process.
+    config.inner_port = config.tls.is_some();
+    let running = server::start(config, "up").await?;
+    let (address, inner) = (running.local_addr(), running.inner_addr());
+    let base = base(inner)?;
 
     let mut jobs = settings.jobs.clone();
     if profiled.is_some() {
-        jobs.push(self_job(address, &jobs));
+        let mut job = self_job(inner, &jobs);
+        job.authorization.clone_from(&own);
+        jobs.push(job);
     }
     announce(&settings, address, &jobs, arguments.config.is_none());
-    let handle = start(jobs, base.clone());
+    let handle = start(jobs, base.clone(), own.clone());
     let _ = scraper.set(Arc::clone(&handle));
     let reporter = report_push_errors(Arc::clone(&handle));
-    let first = tokio::spawn(first_functions(base, start_ns));
+    let first = tokio::spawn(first_functions(Api::at(base, own), start_ns));
 
     stop.wait().await;
     first.abort();
@@ -55,6 +62,24 @@ pub async fn run(arguments: args::Up) -> Result<(), Failure> {
     std::mem::forget(profiled);
     server::end(running).await;
     Ok(())
+}
+
+/// A token for the scraper of this process, where tokens are needed; nobody else ever sees it.
+fn own_token(access: &mut AccessRules) -> Result<Option<Authorization>, Failure> {
+    if access.tokens.is_empty() && access.clients.is_none() {
+        return Ok(None);
+    }
+    let token = token::fresh()
+        .map_err(|error| Failure::new(format!("no random bytes: {error}"), "ls -l /dev/urandom"))?;
+    access.tokens.push(Token {
+        name: "pilotlight up".to_owned(),
+        sha256: token_hash(&token),
+        rights: Rights {
+            scopes: Scope::ALL.to_vec(),
+            tenant: Some(DEFAULT_TENANT.to_owned()),
+        },
+    });
+    Ok(Some(Authorization::bearer(token)))
 }
 
 /// Starts the sampler of this process; without it everything else still works.
@@ -123,7 +148,11 @@ fn self_job(address: SocketAddr, others: &[ScrapeConfig]) -> ScrapeConfig {
 }
 
 fn announce(settings: &Settings, address: SocketAddr, jobs: &[ScrapeConfig], alone: bool) {
-    let link = text::paint(text::BOLD, &format!("http://{address}"));
+    let scheme = match settings.server.tls {
+        Some(_) => "https",
+        None => "http",
+    };
+    let link = text::paint(text::BOLD, &format!("{scheme}://{address}"));
     text::data(&format!("page        {link}"));
     text::data(&format!("data        {}", settings.data.display()));
     for job in jobs {
@@ -141,8 +170,7 @@ fn announce(settings: &Settings, address: SocketAddr, jobs: &[ScrapeConfig], alo
 }
 
 /// Prints the top five of what came in since the start, then nothing more.
-async fn first_functions(base: Url, start_ns: i64) {
-    let api = Api::at(base);
+async fn first_functions(api: Api, start_ns: i64) {
     let from = start_ns.to_string();
     let pairs = [
         ("type", "process_cpu:cpu:nanoseconds:cpu:nanoseconds"),

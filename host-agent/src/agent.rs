@@ -5,7 +5,7 @@ use crate::export::{Counters, Parcel, Pusher, profiles};
 use crate::perf::PerfSampler;
 use crate::process::Processes;
 use crate::{Batch, Error, Sampler, SamplerOptions};
-use pilotlight_wire::{Rng, SplitMix, Url};
+use pilotlight_wire::{Authorization, Rng, SplitMix, Url};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,6 +16,8 @@ use tokio::task::JoinHandle;
 pub struct Options {
     /// The server's base URL.
     pub server: Url,
+    /// What the server is shown.
+    pub authorization: Option<Authorization>,
     /// What to sample.
     pub sampler: SamplerOptions,
     /// BPF is not tried.
@@ -33,6 +35,7 @@ impl Options {
     pub fn new(server: Url) -> Options {
         Options {
             server,
+            authorization: None,
             sampler: SamplerOptions::default(),
             no_bpf: false,
             interval: Duration::from_secs(10),
@@ -73,6 +76,7 @@ impl Agent {
         let counters = Arc::new(Counters::default());
         let pusher = Pusher::start(
             options.server,
+            options.authorization,
             options.rng,
             options.queue_bytes,
             Arc::clone(&counters),

@@ -44,7 +44,7 @@ pub use report::{Cause, Counters, Failure, Status, TargetState};
 
 use looping::Shared;
 use pilotlight_profile::Limits;
-use pilotlight_wire::{Client, Clock, Retry, Rng, SplitMix, SystemClock};
+use pilotlight_wire::{Authorization, Client, Clock, Retry, Rng, SplitMix, SystemClock};
 use pool::Pool;
 use report::Board;
 use std::sync::Arc;
@@ -56,6 +56,8 @@ use tokio::task::JoinHandle;
 pub struct Options {
     /// The server's base URL.
     pub server: Url,
+    /// What the server is shown.
+    pub authorization: Option<Authorization>,
     /// How a failed push is tried again.
     pub retry: Retry,
     /// Bytes of profiles that may wait for the server. Default 64 MiB.
@@ -79,6 +81,7 @@ impl Options {
         let hostname = hostname.trim();
         Self {
             server,
+            authorization: None,
             retry: Retry::default(),
             queue_bytes: 64 << 20,
             limits: Limits::default(),
@@ -122,6 +125,7 @@ impl Scraper {
             captures: captures::Captures::default(),
             decoding: Semaphore::new(2),
             pusher: Pusher::start(
+                Client::new().authorized(options.authorization),
                 options.server,
                 options.retry,
                 options.queue_bytes,

@@ -184,6 +184,9 @@ async fn fetch(shared: &Shared, job: &ScrapeConfig, target: &Target) -> Result<B
     if let Ok(value) = HeaderValue::from_str(&timeout.as_secs_f64().to_string()) {
         call = call.header("x-prometheus-scrape-timeout-seconds", value);
     }
+    if let Some(authorization) = &job.authorization {
+        call = call.authorized(authorization)?;
+    }
     Ok(shared.client.send(call).await?.success()?.body)
 }
 

@@ -66,6 +66,7 @@ struct Road {
 impl Pusher {
     /// Starts the senders on the current tokio runtime. `limit`: bytes that may wait.
     pub fn start(
+        client: Client,
         server: Url,
         retry: Retry,
         limit: u64,
@@ -81,7 +82,7 @@ impl Pusher {
             next: AtomicU64::new(0),
         };
         let road = Arc::new(Road {
-            client: Client::new(),
+            client,
             server,
             retry,
             clock,

@@ -180,7 +180,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     (
         "scrape_configs: [{job_name: a, basic_auth: {username: u}}]",
         &[
-            "scrape_configs[0] (a).basic_auth: authentication and TLS are not supported yet; scrape over loopback or a trusted network",
+            "scrape_configs[0] (a).basic_auth: of authentication only authorization is supported yet, and no TLS; scrape over loopback or a trusted network",
         ],
     ),
     (

@@ -15,6 +15,7 @@ fn pusher(server: &Peer, queue: u64) -> (Pusher, Arc<Counters>) {
     let options = options(server.url());
     let counters = Arc::new(Counters::default());
     let pusher = Pusher::start(
+        pilotlight_wire::Client::new(),
         options.server,
         options.retry,
         queue,

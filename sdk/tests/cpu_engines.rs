@@ -201,7 +201,9 @@ fn where_no_thread_may_have_a_timer_the_process_has_one() {
     set_limit(libc::RLIMIT_SIGPENDING, 0);
     accounts_for_all(97, 1, || on_threads(4, || burn(300_000_000)));
     let stats = stats();
-    assert!(stats.by_process_timer > 50, "{stats:?}");
+    // Fewer than expiries where the machine is busy: one signal then stands for several.
+    assert!(stats.by_process_timer > 10, "{stats:?}");
+    assert_eq!((stats.by_perf, stats.by_timer), (0, 0));
     assert_eq!((stats.timers_refused, stats.unseen), (0, 0));
 }
 

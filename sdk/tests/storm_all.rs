@@ -169,7 +169,8 @@ fn everything_at_once_neither_hangs_nor_crashes_nor_loses_a_signal() {
         for at in 0..WORK.len() {
             scope.spawn(move || work(at));
         }
-        while Instant::now() < until {
+        // On a busy machine a cycle may take as long as all should.
+        while Instant::now() < until || cycles < 3 {
             cycle(cycles);
             cycles += 1;
         }
@@ -182,7 +183,6 @@ fn everything_at_once_neither_hangs_nor_crashes_nor_loses_a_signal() {
         println!("{name}: {rounds} rounds");
         assert!(rounds > 5, "{name}: {rounds} rounds");
     }
-    assert!(cycles >= 3, "{cycles} cycles");
     assert!(stats.delivered > 100 * seconds, "{stats:?}");
     assert_eq!(stats.taken + stats.dropped(), stats.delivered, "{stats:?}");
     assert_eq!(stats.snapshots_leaked, 0, "{stats:?}");

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilotlight_profile::Limits;
+use pilotlight_wire::serve::tls::TlsFiles;
 
+use crate::access::AccessRules;
 use crate::env::{Env, SystemEnv};
 use crate::ingest::policy::IngestRules;
 use crate::query::engine::QueryLimits;
@@ -24,8 +26,17 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Folder of all data. One server at a time.
     pub data_dir: PathBuf,
-    /// Allows an address that other machines reach. There is no authentication yet.
+    /// Allows an address that other machines reach though everybody may do everything.
     pub allow_public: bool,
+    /// Who may do what.
+    pub access: AccessRules,
+    /// Tenants besides [`crate::DEFAULT_TENANT`]: each has a store of its own, in `tenants/NAME`, and an equal
+    /// part of `head_bytes` and `cache_bytes`.
+    pub tenants: Vec<String>,
+    /// TLS on the port.
+    pub tls: Option<TlsFiles>,
+    /// Listens on a free port of loopback too, always without TLS: for the program's own scraper.
+    pub inner_port: bool,
     /// Sets the index aside and builds it from the segments.
     pub rebuild_index: bool,
     /// Routes added to the server's own, e.g. `/debug/pprof`.
@@ -68,6 +79,10 @@ impl Config {
             listen: (Ipv4Addr::LOCALHOST, 4040).into(),
             data_dir: data_dir.into(),
             allow_public: false,
+            access: AccessRules::default(),
+            tenants: Vec::new(),
+            tls: None,
+            inner_port: false,
             rebuild_index: false,
             extra_router: None,
             targets: None,
@@ -95,8 +110,8 @@ impl Config {
 pub enum Error {
     /// The address is open to other machines.
     #[error(
-        "{0} can be reached from other machines, and this version has no authentication: listen on \
-         127.0.0.1, or allow it expressly (allow_public) behind a proxy or firewall of yours"
+        "{0} can be reached from other machines, and nobody needs a token: make some (pilotlight token), \
+         listen on 127.0.0.1, or allow it expressly (allow_public) behind a proxy or firewall of yours"
     )]
     PublicAddress(SocketAddr),
     /// The address is taken or not ours.
@@ -123,6 +138,22 @@ pub enum Error {
         /// Bucket and prefix.
         place: String,
         /// What it said.
+        cause: std::io::Error,
+    },
+    /// Not the name of a folder, or given twice.
+    #[error(
+        "{0:?} cannot be a tenant: a name is 1 to 64 letters, digits, '-', '_' or '.', each once, and not \"default\""
+    )]
+    Tenant(String),
+    /// Certificate or key.
+    #[error(transparent)]
+    Tls(#[from] pilotlight_wire::serve::tls::TlsError),
+    /// The file for the audit.
+    #[error("cannot write the audit file {}: {cause}", file.display())]
+    Audit {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
         cause: std::io::Error,
     },
     /// Another process has it.

@@ -20,8 +20,7 @@
 //! - bounds what a request may take: bytes, ratio, elements, nodes, regexes.
 //!
 //! The caller:
-//! - decides where to listen (loopback unless [`Config::allow_public`] is set; there are no tokens
-//!   yet) and where data lives;
+//! - decides where to listen (loopback, unless there are tokens or [`Config::allow_public`] is set) and where data lives;
 //! - adds its own routes ([`Config::extra_router`]) and the scraper's targets.
 //!
 //! # Map
@@ -33,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod api;
 pub mod block;
 mod config;
@@ -48,8 +48,12 @@ mod server;
 mod store;
 mod verify;
 
+pub use access::{
+    AccessRules, DEFAULT_TENANT, Rights, Scope, Token, hash as token_hash, is_tenant_name,
+};
 pub use config::{Config, Error};
 pub use pilotlight_profile::Limits;
+pub use pilotlight_wire::serve::tls::TlsFiles;
 
 pub use debuginfo::{Announced, Quality, Settings as DebuginfoSettings, describe};
 pub use env::{Env, SystemEnv};

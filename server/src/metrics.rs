@@ -94,6 +94,45 @@ impl Text {
     }
 }
 
+/// One text of several, each with its tenant as a label; lines of a metric stay together.
+pub fn of_tenants(texts: &[(&str, String)]) -> String {
+    let mut families: Vec<(&str, String)> = Vec::new();
+    for (tenant, text) in texts {
+        let mut at = None;
+        for line in text.lines() {
+            let said = line
+                .strip_prefix("# ")
+                .and_then(|line| line.split(' ').nth(1));
+            if let Some(name) = said {
+                let known = families.iter().position(|(known, _)| *known == name);
+                let is_new = known.is_none();
+                let place = known.unwrap_or(families.len());
+                if is_new {
+                    families.push((name, String::new()));
+                }
+                // The second line of a new family's head is as new as the first.
+                if let Some((_, lines)) = families.get_mut(place)
+                    && (is_new || lines.lines().count() == 1)
+                {
+                    let _ = writeln!(lines, "{line}");
+                }
+                at = Some(place);
+            } else if let Some((_, lines)) = at.and_then(|at| families.get_mut(at)) {
+                let _ = match (line.split_once('{'), line.split_once(' ')) {
+                    (Some((name, rest)), _) => {
+                        writeln!(lines, "{name}{{tenant=\"{tenant}\",{rest}")
+                    }
+                    (None, Some((name, value))) => {
+                        writeln!(lines, "{name}{{tenant=\"{tenant}\"}} {value}")
+                    }
+                    (None, None) => Ok(()),
+                };
+            }
+        }
+    }
+    families.into_iter().map(|(_, lines)| lines).collect()
+}
+
 /// All counters as Prometheus text.
 pub fn counters(text: &mut Text, metrics: &Metrics) {
     let load = |counter: &AtomicU64| counter.load(Relaxed) as f64;
@@ -188,5 +227,23 @@ pub fn counters(text: &mut Text, metrics: &Metrics) {
         let of_kind = reasons.iter().filter(|((of, _), _)| *of == kind);
         let values: Vec<(&str, u64)> = of_kind.map(|((_, reason), n)| (*reason, *n)).collect();
         text.labelled(&format!("pilotlight_{kind}_total"), help, "reason", &values);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_of_several_tenants_are_one_text() {
+        let text = |n: u32| {
+            format!(
+                "# HELP a A.\n# TYPE a gauge\na {n}\n# HELP b B.\n# TYPE b counter\nb{{r=\"x\"}} {n}\n"
+            )
+        };
+        let merged = of_tenants(&[("default", text(1)), ("t", text(2))]);
+        let expected = "# HELP a A.\n# TYPE a gauge\na{tenant=\"default\"} 1\na{tenant=\"t\"} 2\n\
+             # HELP b B.\n# TYPE b counter\nb{tenant=\"default\",r=\"x\"} 1\nb{tenant=\"t\",r=\"x\"} 2\n";
+        assert_eq!(merged, expected);
     }
 }

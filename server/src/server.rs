@@ -1,7 +1,7 @@
 //! Starting, wiring and stopping.
 
 use std::fs::{File, TryLockError};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,10 +9,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use pilotlight_wire::serve::tls::Tls;
+use pilotlight_wire::serve::{Edge, serve, service_fn};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, watch};
 
+use crate::access::audit::Audit;
+use crate::access::front::{Front, Refused};
+use crate::access::tenants;
+use crate::access::{Access, DEFAULT_TENANT};
+use crate::api::fair::Fair;
 use crate::api::{self, App};
 use crate::config::{Config, Error};
 use crate::debuginfo::{Debuginfo, FolderFiles, ObjectFiles};
@@ -28,6 +35,8 @@ use crate::store::recover::{self, Index, Progress};
 #[cfg(feature = "s3")]
 use crate::{debuginfo::StoreFiles, store::objects::ObjectDisk};
 
+/// Answers under way may take so long once the server stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// A group commit waits at most so long, whatever is configured.
 const MAX_LINGER: Duration = Duration::from_millis(500);
 
@@ -37,11 +46,12 @@ pub struct Server;
 /// A running server. Dropping it leaves it running; call [`Running::shutdown`].
 pub struct Running {
     local_addr: SocketAddr,
-    stop_http: Option<oneshot::Sender<()>>,
-    http: tokio::task::JoinHandle<()>,
+    inner_addr: Option<SocketAddr>,
+    stop_http: watch::Sender<bool>,
+    http: Vec<tokio::task::JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
-    writer: Arc<Writer>,
-    debuginfo: Arc<Debuginfo>,
+    writers: Vec<Arc<Writer>>,
+    debuginfos: Vec<Arc<Debuginfo>>,
     stopping: Arc<AtomicBool>,
     _lock: File,
 }
@@ -53,58 +63,63 @@ impl Server {
     /// # Errors
     /// When the address or the folder cannot be used, see [`Error`].
     pub async fn start(config: Config) -> Result<Running, Error> {
-        if !config.allow_public && !config.listen.ip().is_loopback() {
+        let is_open = config.access.tokens.is_empty() && config.access.clients.is_none();
+        if is_open && !config.allow_public && !config.listen.ip().is_loopback() {
             return Err(Error::PublicAddress(config.listen));
         }
-        let folder = config.data_dir.clone();
-        let lock = lock_folder(&folder)?;
-        let disk = disk(&config).await?;
-        let debuginfo = debuginfo(&config).await?;
-        let listener = TcpListener::bind(config.listen).await;
-        let listener = listener.map_err(|cause| Error::Listen {
-            address: config.listen,
-            cause,
-        })?;
-        let local_addr = listener.local_addr().map_err(|cause| Error::Listen {
-            address: config.listen,
-            cause,
-        })?;
-        let app = app(&config, disk, debuginfo.clone());
+        let mut edge = Edge::default();
+        edge.stop_timeout = STOP_TIMEOUT;
+        edge.tls = config.tls.clone().map(Tls::open).transpose()?;
+        let lock = lock_folder(&config.data_dir)?;
+        let stores = tenants::of(&config)?;
+        let (listener, local_addr) = bind(config.listen).await?;
+        let inner = match config.inner_port {
+            true => Some(bind((Ipv4Addr::LOCALHOST, 0).into()).await?),
+            false => None,
+        };
+        let inner_addr = inner.as_ref().map(|(_, address)| *address);
         let stopping = Arc::new(AtomicBool::new(false));
-        let threads = vec![
-            thread("segment-writer", {
-                let writer = app.writer.clone();
-                move || writer.run()
-            })?,
-            thread(
-                "store",
-                store_thread(&config, app.clone(), stopping.clone()),
-            )?,
-            thread("debuginfo", {
-                let debuginfo = debuginfo.clone();
-                move || debuginfo.run()
-            })?,
-        ];
-        let (stop_http, stopped) = oneshot::channel::<()>();
-        let router = api::router(app.clone(), config.extra_router);
-        let http = tokio::spawn(async move {
-            let router = router.into_make_service_with_connect_info::<SocketAddr>();
-            let served = axum::serve(listener, router).with_graceful_shutdown(async {
-                let _ = stopped.await;
-            });
-            if let Err(error) = served.await {
-                eprintln!("pilotlight: the HTTP server ended: {error}");
-            }
-        });
-        let writer = app.writer.clone();
-        let stop_http = Some(stop_http);
+        let (mut apps, mut threads) = (Vec::new(), Vec::new());
+        let mut debuginfos = Vec::new();
+        // One line for all: a tenant's flood takes turns with the others.
+        let queries = Fair::new(cores() + 1, config.query.waiting);
+        for (tenant, own) in stores {
+            let debuginfo = debuginfo(&own).await?;
+            let app = app(&own, disk(&own).await?, debuginfo.clone(), queries.clone());
+            let writer = app.writer.clone();
+            threads.push(thread("segment-writer", move || writer.run())?);
+            let store = store_thread(&own, app.clone(), stopping.clone());
+            threads.push(thread("store", store)?);
+            debuginfos.push(debuginfo.clone());
+            threads.push(thread("debuginfo", move || debuginfo.run())?);
+            apps.push((tenant, app));
+        }
+        let writers = apps.iter().map(|(_, app)| app.writer.clone()).collect();
+        let front = Arc::new(front(&config, apps)?);
+        let stop_http = watch::Sender::new(false);
+        let answering = |listener, edge| {
+            let front = front.clone();
+            let mut stop = stop_http.subscribe();
+            let service = service_fn(move |request| front.clone().answer(request));
+            tokio::spawn(serve(listener, edge, service, async move {
+                let _ = stop.wait_for(|stop| *stop).await;
+            }))
+        };
+        let mut http = Vec::new();
+        if let Some((inner, _)) = inner {
+            let mut plain = edge.clone();
+            plain.tls = None;
+            http.push(answering(inner, plain));
+        }
+        http.push(answering(listener, edge));
         Ok(Running {
             local_addr,
+            inner_addr,
             stop_http,
             http,
             threads,
-            writer,
-            debuginfo,
+            writers,
+            debuginfos,
             stopping,
             _lock: lock,
         })
@@ -117,26 +132,38 @@ impl Running {
         self.local_addr
     }
 
+    /// The address without TLS, where [`Config::inner_port`] asked for one.
+    pub fn inner_addr(&self) -> SocketAddr {
+        self.inner_addr.unwrap_or(self.local_addr)
+    }
+
     /// Stops taking requests, answers those under way (for at most 5 s), writes the open segment.
     pub async fn shutdown(mut self) {
-        if let Some(stop) = self.stop_http.take() {
-            let _ = stop.send(());
-        }
+        let _ = self.stop_http.send(true);
         self.stopping.store(true, Relaxed);
-        if tokio::time::timeout(Duration::from_secs(5), &mut self.http)
-            .await
-            .is_err()
-        {
-            self.http.abort();
+        for mut http in std::mem::take(&mut self.http) {
+            let ended = tokio::time::timeout(2 * STOP_TIMEOUT, &mut http).await;
+            if ended.is_err() {
+                http.abort();
+            }
         }
-        self.writer.stop();
-        self.debuginfo.stop();
+        self.writers.iter().for_each(|writer| writer.stop());
+        self.debuginfos
+            .iter()
+            .for_each(|debuginfo| debuginfo.stop());
         let threads = std::mem::take(&mut self.threads);
         let joined = tokio::task::spawn_blocking(move || {
             threads.into_iter().for_each(|thread| drop(thread.join()));
         });
         let _ = joined.await;
     }
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
+    let failed = |cause| Error::Listen { address, cause };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    Ok((listener, local))
 }
 
 /// Where the data is.
@@ -212,7 +239,41 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle
         .map_err(Error::Thread)
 }
 
-fn app(config: &Config, disk: Arc<dyn Disk>, debuginfo: Arc<Debuginfo>) -> Arc<App> {
+/// What answers, over the stores of all tenants.
+fn front(config: &Config, apps: Vec<(String, Arc<App>)>) -> Result<Front, Error> {
+    let audit = config.access.audit_file.as_deref().map(|file| {
+        Audit::open(file).map_err(|cause| Error::Audit {
+            file: file.to_owned(),
+            cause,
+        })
+    });
+    let router = |(tenant, app): &(String, Arc<App>)| {
+        // The program's own routes belong to the operator.
+        let extra = config.extra_router.clone();
+        let extra = extra.filter(|_| tenant == DEFAULT_TENANT);
+        (tenant.clone(), api::router(app.clone(), extra))
+    };
+    let names = apps.iter().map(|(tenant, _)| tenant.clone()).collect();
+    Ok(Front {
+        access: Access::new(&config.access, names),
+        routers: apps.iter().map(router).collect(),
+        apps,
+        audit: audit.transpose()?,
+        env: config.env.clone(),
+        refused: Refused::default(),
+    })
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| cores.get())
+}
+
+fn app(
+    config: &Config,
+    disk: Arc<dyn Disk>,
+    debuginfo: Arc<Debuginfo>,
+    queries: Arc<Fair>,
+) -> Arc<App> {
     let metrics = Arc::new(Metrics::default());
     let catalog = Arc::new(Catalog::default());
     let writer_config = WriterConfig {
@@ -228,7 +289,7 @@ fn app(config: &Config, disk: Arc<dyn Disk>, debuginfo: Arc<Debuginfo>) -> Arc<A
         catalog.clone(),
         metrics.clone(),
     ));
-    let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
+    let cores = cores();
     let engine = Engine {
         disk,
         catalog,
@@ -249,11 +310,13 @@ fn app(config: &Config, disk: Arc<dyn Disk>, debuginfo: Arc<Debuginfo>) -> Arc<A
         budget: Arc::new(Semaphore::new(config.head_bytes / 1024)),
         budget_kib: (config.head_bytes / 1024) as u32,
         decoders: Arc::new(Semaphore::new(cores + 1)),
-        queries: api::fair::Fair::new(cores + 1, config.query.waiting),
+        queries,
         query_limits: Arc::new(config.query.clone()),
         targets: config.targets.clone(),
         extra_metrics: config.extra_metrics.clone(),
-        guard_host: !config.allow_public,
+        guard_host: !config.allow_public
+            && config.access.tokens.is_empty()
+            && config.access.clients.is_none(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! One request, one deadline, one byte limit.
 
 use crate::error::chain;
-use crate::{Error, Stage, Url, first_bytes};
+use crate::{Authorization, Error, Stage, Url, first_bytes};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -57,6 +57,21 @@ impl Call {
     pub fn header(mut self, name: &'static str, value: HeaderValue) -> Self {
         self.headers.insert(HeaderName::from_static(name), value);
         self
+    }
+
+    /// Adds the header `Authorization`.
+    ///
+    /// # Errors
+    /// [`Error::Credentials`].
+    pub fn authorized(mut self, authorization: &Authorization) -> Result<Self, Error> {
+        let header = authorization
+            .header()
+            .map_err(|reason| Error::Credentials {
+                url: self.url.to_string(),
+                reason,
+            })?;
+        self.headers.insert(http::header::AUTHORIZATION, header);
+        Ok(self)
     }
 
     /// Time from the first byte sent to the last byte of the answer. Default 30 s.
@@ -127,6 +142,7 @@ impl Answer {
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Legacy<HttpConnector, Full<Bytes>>,
+    authorization: Option<Authorization>,
 }
 
 impl Default for Client {
@@ -146,7 +162,17 @@ impl Client {
             .pool_idle_timeout(Duration::from_secs(30))
             .pool_max_idle_per_host(2)
             .build(connector);
-        Self { inner }
+        Self {
+            inner,
+            authorization: None,
+        }
+    }
+
+    /// Shows this with each call: for a client that speaks to one server.
+    #[must_use]
+    pub fn authorized(mut self, authorization: Option<Authorization>) -> Self {
+        self.authorization = authorization;
+        self
     }
 
     /// Sends and reads the whole answer.
@@ -154,7 +180,10 @@ impl Client {
     /// # Errors
     /// [`Error::Connect`], [`Error::Timeout`], [`Error::TooLarge`] or [`Error::Broken`]; a bad status is no error here
     /// (see [`Answer::success`]).
-    pub async fn send(&self, call: Call) -> Result<Answer, Error> {
+    pub async fn send(&self, mut call: Call) -> Result<Answer, Error> {
+        if let Some(authorization) = &self.authorization {
+            call = call.authorized(authorization)?;
+        }
         let deadline = Instant::now() + call.timeout;
         let late = |stage| Error::Timeout {
             url: call.url.to_string(),

@@ -35,6 +35,14 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// What the client should show cannot be had.
+    #[error("{url}: {reason}")]
+    Credentials {
+        /// What was asked for.
+        url: String,
+        /// Why not.
+        reason: String,
+    },
     /// No connection, or it broke before an answer.
     #[error("{url}: {reason}; is something listening there? try: curl -sv '{url}' -o /dev/null")]
     Connect {

@@ -1,4 +1,4 @@
-//! What every network edge of pilotlight shares: an HTTP client with limits, and retry.
+//! What every network edge of pilotlight shares: an HTTP client with limits, retry, the way into a server.
 //!
 //! ```no_run
 //! use pilotlight_wire::{Call, Client, Url};
@@ -14,17 +14,22 @@
 //! - [`Client`]: one request, one deadline over connect, headers and body, a byte limit while the body streams in.
 //! - [`Error`]: every failure names the URL, the cause, and what the other side said (Go's `X-Go-Pprof` texts too).
 //! - [`Retry`]: exponential backoff with jitter; [`Clock`] and [`Rng`] are passed in, never global.
+//! - `serve` (feature): the way into a server, within limits, with TLS (feature `tls`).
 //! - [`Url`]: plain `http` only. `https` is refused where the URL is read, not when it is first used.
 //!
 //! Not here: what a profile is, and which answers are worth another try (the caller knows).
 
+mod authorization;
 mod client;
 mod clock;
 mod error;
 mod retry;
 mod rng;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod url;
 
+pub use authorization::Authorization;
 pub use bytes::Bytes;
 pub use client::{Answer, Call, Client};
 pub use clock::{Clock, Sleep, SystemClock};

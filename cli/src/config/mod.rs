@@ -1,5 +1,6 @@
 //! `pilotlight.yaml`, and what the command line says over it.
 
+mod access;
 pub mod agent;
 mod debuginfo;
 mod ingest;
@@ -11,7 +12,9 @@ use crate::fail::Failure;
 use crate::text;
 use pilotlight_scraper::config::reader::{Problems, Section};
 use pilotlight_scraper::{Config, ScrapeConfig};
-use pilotlight_server::{DebuginfoSettings, IngestRules, Limits, Maintenance, QueryLimits};
+use pilotlight_server::{
+    AccessRules, DebuginfoSettings, IngestRules, Limits, Maintenance, QueryLimits, TlsFiles,
+};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -35,6 +38,9 @@ pub struct ServerRules {
     pub query: QueryLimits,
     pub storage: Option<Storage>,
     pub debuginfo: DebuginfoSettings,
+    pub access: AccessRules,
+    pub tenants: Vec<String>,
+    pub tls: Option<TlsFiles>,
 }
 
 /// An object store that holds the segments.
@@ -120,6 +126,8 @@ fn server_section(section: &Value, file: &Path, settings: &mut Settings) -> Resu
     debuginfo::read(part("debuginfo"), &mut settings.server.debuginfo);
     query::read(part("query"), &mut settings.server);
     storage::read(&mut server, &problems, &mut settings.server);
+    let folder = file.parent().unwrap_or(Path::new(""));
+    access::read(&mut server, &problems, folder, &mut settings.server);
     server.finish(|_| None);
     let problems = problems.into_vec();
     if problems.is_empty() {

@@ -1,8 +1,8 @@
 //! To the server: a bounded queue, one sender, retries that count once.
 
 use pilotlight_wire::{
-    Attempt, Bytes, Call, Client, Clock, Error, HeaderValue, Retry, Rng, StatusCode, SystemClock,
-    Url,
+    Attempt, Authorization, Bytes, Call, Client, Clock, Error, HeaderValue, Retry, Rng, StatusCode,
+    SystemClock, Url,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,6 +76,7 @@ impl Pusher {
     /// Starts on the current tokio runtime.
     pub fn start(
         server: Url,
+        authorization: Option<Authorization>,
         rng: Arc<dyn Rng>,
         limit_bytes: u64,
         counters: Arc<Counters>,
@@ -83,7 +84,7 @@ impl Pusher {
         let (queue, receiver) = mpsc::unbounded_channel();
         let waiting_bytes = Arc::new(AtomicU64::new(0));
         let road = Road {
-            client: Client::new(),
+            client: Client::new().authorized(authorization),
             server,
             retry: Retry::default(),
             clock: SystemClock::new(),

@@ -3,6 +3,7 @@
 use super::duration::format_duration;
 use super::reader::{Problems, Section, scalar, texts};
 use crate::Labels;
+use pilotlight_wire::Authorization;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,8 @@ pub struct ScrapeConfig {
     pub label_value_length_limit: u64,
     /// With more targets than this, all targets of the job fail. 0: no limit.
     pub target_limit: u64,
+    /// What each target is shown.
+    pub authorization: Option<Authorization>,
     /// Targets in the file itself.
     pub static_configs: Vec<Group>,
     /// Targets in files of their own, followed while running.
@@ -124,6 +127,7 @@ impl ScrapeConfig {
             }],
             file_sd_configs: Vec::new(),
             profiles: vec![cpu(INTERVAL)],
+            authorization: None,
             first_captures: None,
         }
     }
@@ -208,6 +212,7 @@ pub(super) fn read_job(
         label_name_length_limit: job.number("label_name_length_limit").unwrap_or(0),
         label_value_length_limit: job.number("label_value_length_limit").unwrap_or(0),
         target_limit: job.number("target_limit").unwrap_or(0),
+        authorization: read_authorization(&mut job, folder),
         static_configs: read_groups(&mut job),
         file_sd_configs: read_file_sd(&mut job, folder),
         profiles: read_profiling(&mut job, scrape_interval),
@@ -218,6 +223,27 @@ pub(super) fn read_job(
     };
     job.finish(later_job);
     config
+}
+
+fn read_authorization(job: &mut Section, folder: &Path) -> Option<Authorization> {
+    let problems = job.problems();
+    let value = job.value("authorization")?;
+    let mut section = Section::new(format!("{}.authorization", job.place()), value, problems);
+    let kind = section.text("type").unwrap_or_else(|| "Bearer".to_owned());
+    let (text, file) = (
+        section.text("credentials"),
+        section.text("credentials_file"),
+    );
+    let authorization = match (text, file) {
+        (Some(text), None) => Some(Authorization::text(kind, text)),
+        (None, Some(file)) => Some(Authorization::file(kind, folder.join(file))),
+        _ => {
+            section.problem("credentials", "give either credentials or credentials_file");
+            None
+        }
+    };
+    section.finish(|_| None);
+    authorization
 }
 
 fn read_times(job: &mut Section, defaults: &Defaults) -> (Duration, Duration) {
@@ -447,8 +473,8 @@ fn later_job(key: &str) -> Option<String> {
             "relabelling of targets is not supported yet; set labels in static_configs"
         }
         "metric_relabel_configs" => "relabelling of series is not supported yet; remove it",
-        "basic_auth" | "authorization" | "oauth2" | "tls_config" | "http_headers" => {
-            "authentication and TLS are not supported yet; scrape over loopback or a trusted network"
+        "basic_auth" | "oauth2" | "tls_config" | "http_headers" => {
+            "of authentication only authorization is supported yet, and no TLS; scrape over loopback or a trusted network"
         }
         "proxy_url" | "no_proxy" | "proxy_from_environment" | "proxy_connect_header" => {
             "proxies are not supported yet"

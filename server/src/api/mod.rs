@@ -15,7 +15,7 @@ mod push;
 mod pyroscope;
 mod read;
 mod run;
-mod status;
+pub mod status;
 mod tree;
 mod ui;
 

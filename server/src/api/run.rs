@@ -1,17 +1,18 @@
 //! Runs queries: in their turn, on threads that may block, within a budget, for a client that waits.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use axum::extract::{ConnectInfo, Request};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
+use pilotlight_wire::serve::Peer;
 
 use super::fair::Caller;
 use super::{ApiError, App};
+use crate::access::Tenant;
 use crate::query::engine::Cancel;
 
 tokio::task_local! {
@@ -21,10 +22,11 @@ tokio::task_local! {
 
 /// Notes who asks, for [`run`].
 pub async fn caller(request: Request, next: Next) -> Response {
-    let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let peer = request.extensions().get::<Peer>();
+    let tenant = request.extensions().get::<Tenant>();
     let caller = Caller {
-        tenant: "default".to_owned(),
-        client: from.map_or(String::new(), |from| from.0.ip().to_string()),
+        tenant: tenant.map_or(String::new(), |tenant| tenant.0.clone()),
+        client: peer.map_or(String::new(), |peer| peer.address.ip().to_string()),
     };
     CALLER.scope(caller, next.run(request)).await
 }

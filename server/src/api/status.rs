@@ -101,6 +101,17 @@ fn load_done(app: &App) -> bool {
 
 /// `GET /metrics`.
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
+    prometheus(metrics_of(&app))
+}
+
+/// Prometheus' text as an answer.
+pub fn prometheus(body: String) -> Response {
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], body).into_response()
+}
+
+/// The metrics of one store.
+pub fn metrics_of(app: &App) -> String {
     let mut text = Text::default();
     counters(&mut text, &app.engine.metrics);
     let (segments, bytes) = app.engine.catalog.size();
@@ -166,7 +177,7 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
             "gauge",
             "pilotlight_ready",
             "1 once recovery is done.",
-            f64::from(u8::from(load_done(&app))),
+            f64::from(u8::from(load_done(app))),
         ),
     ] {
         text.value(kind, name, help, value);
@@ -175,12 +186,5 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     if let Some(extra) = &app.extra_metrics {
         body.push_str(&extra());
     }
-    (
-        [(
-            header::CONTENT_TYPE,
-            "text/plain; version=0.0.4; charset=utf-8",
-        )],
-        body,
-    )
-        .into_response()
+    body
 }
