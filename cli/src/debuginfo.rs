@@ -24,7 +24,7 @@ pub async fn run(arguments: args::Debuginfo) -> Result<(), Failure> {
 }
 
 async fn upload(arguments: args::DebuginfoUpload) -> Result<(), Failure> {
-    let api = Api::new(&arguments.remote.server)?;
+    let api = Api::new(&arguments.remote)?;
     let mut files = Vec::new();
     for path in &arguments.paths {
         let named = path.is_file();
@@ -137,7 +137,7 @@ async fn send(api: &Api, path: &Path, announced: &Announced) -> Result<String, F
 }
 
 async fn list(arguments: args::DebuginfoList) -> Result<(), Failure> {
-    let api = Api::new(&arguments.remote.server)?;
+    let api = Api::new(&arguments.remote)?;
     let pairs = [
         ("q", arguments.q.as_str()),
         ("from", arguments.from.as_str()),
