@@ -36,7 +36,9 @@
 //!
 //! # Where it runs
 //! Linux on x86_64 and aarch64, with glibc or musl, libc shared or part of the program. aarch64 is
-//! tested by emulation. musl has no unwind tables: a stack that was interrupted inside it is found by
+//! tested by emulation: stacks, labels, spans, the hooks of locks. What an emulator has not is compiled only: perf
+//! events, and the thread context as readers outside see it. Stacks of waiting threads are not read from outside
+//! there, so `offcpu` is off. musl has no unwind tables: a stack that was interrupted inside it is found by
 //! looking for the nearest return address, and may miss a frame.
 //!
 //! On macOS (x86_64, aarch64) it compiles, and samples CPU time by `ITIMER_PROF` and the crate

@@ -69,7 +69,8 @@ fn stacks_are_real_and_cpu_time_adds_up() {
     });
     assert!(lined.count() > 0);
     let stats = pilotlight::stats();
-    assert!(stats.by_process_timer > 100, "{stats:?}");
+    // On a busy machine few come, and weigh more.
+    assert!(stats.by_process_timer > 5, "{stats:?}");
     assert_eq!((stats.by_perf, stats.by_timer), (0, 0));
     assert_eq!(stats.taken + stats.dropped(), stats.delivered, "{stats:?}");
 }
