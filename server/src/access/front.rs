@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
@@ -75,6 +76,7 @@ impl Front {
             Ok(grant) => {
                 let answer = match uri.path() {
                     "/metrics" if grant.of_all => self.metrics(),
+                    "/ready" | "/readyz" => self.routed(self.least_ready(), request).await,
                     _ => self.routed(grant.tenant, request).await,
                 };
                 self.note(&method, &uri, peer, &grant, answer.status());
@@ -96,6 +98,13 @@ impl Front {
             },
             None => ApiError::new(StatusCode::FORBIDDEN, "no such tenant").into_response(),
         }
+    }
+
+    /// The tenant whose store is still being read; the server is ready when all are.
+    fn least_ready(&self) -> &str {
+        let waits = |(_, app): &&(String, Arc<App>)| !app.progress.done.load(Relaxed);
+        let tenant = self.apps.iter().find(waits);
+        tenant.map_or(super::DEFAULT_TENANT, |(tenant, _)| tenant)
     }
 
     /// Those of all tenants.
