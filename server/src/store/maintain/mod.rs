@@ -1,18 +1,19 @@
 //! Background work: segments into blocks, blocks into larger ones, deletion by age and bytes.
 
-use std::collections::{BTreeMap, HashSet};
+mod merge;
+
+use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::age::{AgeClock, Look};
 use super::catalog::{Catalog, Segment};
-use super::compact::{self, Plan};
+use super::compact::Plan;
 use super::disk::Disk;
 use super::load;
 use crate::block;
 use crate::env::Env;
-use crate::ingest::epoch::{Closed, Taken};
 use crate::ingest::writer::Writer;
 use crate::metrics::Metrics;
 
@@ -68,9 +69,6 @@ impl Default for Maintenance {
 /// Names of labels that usually tell one process of a service from another.
 const PROCESS_LABELS: [&str; 6] = ["container_id", "host", "instance", "node", "pid", "pod"];
 
-/// A lone segment waits this many times the patience for company.
-const LONELY: i64 = 6;
-
 /// What maintenance works on.
 pub struct Maintainer {
     /// Rules.
@@ -101,137 +99,6 @@ impl Maintainer {
         self.delete_retired();
     }
 
-    /// Makes a block of segments, from memory where their profiles are still there.
-    fn merge_segments(&self) {
-        let mut due = self.due_segments();
-        let Some(writer) = &self.writer else {
-            return self.merge(&due, 1);
-        };
-        match writer.take_epoch(due.first().map(|segment| segment.name.as_str())) {
-            Taken::Epoch(epoch) => self.merge_epoch(epoch),
-            Taken::Later => {}
-            Taken::Unknown => {
-                due.retain(|segment| !writer.holds(&segment.name));
-                self.merge(&due, 1);
-            }
-        }
-    }
-
-    fn merge_epoch(&self, epoch: Closed) {
-        let names: HashSet<&str> = epoch.segments.iter().map(String::as_str).collect();
-        let sources = self
-            .catalog
-            .select(|segment| names.contains(segment.name.as_str()));
-        let complete = sources.len() == names.len();
-        let Some(first) = sources.first() else { return };
-        if !complete {
-            // Retention or damage took one: what is left stands on disk.
-            return self.merge(&sources, 1);
-        }
-        let plan = self.plan(&sources, 1, first.header.created_ns);
-        let written = compact::write_epoch(&*self.disk, plan, epoch.parts);
-        if written.is_ok() {
-            self.metrics.merges_from_memory.fetch_add(1, Relaxed);
-        }
-        self.note(written, sources.len());
-    }
-
-    fn plan<'a>(&self, sources: &'a [Arc<Segment>], level: u32, created_ns: i64) -> Plan<'a> {
-        Plan {
-            sources,
-            level,
-            created_ns,
-            replaces: self.replaced_by(sources),
-            step_ns: 0,
-            of: String::new(),
-            dropped: Vec::new(),
-            random: self.env.random(),
-        }
-    }
-
-    /// Segments that should become a block.
-    fn due_segments(&self) -> Vec<Arc<Segment>> {
-        let segments = self.catalog.select(|segment| segment.block.is_none());
-        let Some(oldest) = segments.first() else {
-            return Vec::new();
-        };
-        let bytes: u64 = segments.iter().map(|segment| segment.header.file_len).sum();
-        let waited = self.env.now_ns().saturating_sub(oldest.header.created_ns);
-        let patience = self.rules.patience.as_nanos() as i64;
-        let lone = segments.len() == 1 && waited <= patience.saturating_mul(LONELY);
-        // Rows of segments stand in memory while they are merged; those of blocks stream.
-        let limit = self.rules.full_bytes / 4;
-        if lone || (waited <= patience && bytes < limit) {
-            return Vec::new();
-        }
-        as_many_as_fit(segments, limit * 2)
-    }
-
-    /// Blocks of a level and below, of one span, that should become one of the next level.
-    fn due_blocks(&self, level: u32) -> Vec<Arc<Segment>> {
-        let span = self.rules.spans[level as usize - 1].as_nanos().max(1) as i64;
-        let blocks = self.catalog.select(|segment| {
-            let header = &segment.header;
-            segment
-                .block
-                .as_ref()
-                .is_some_and(|files| files.step_ns == 0)
-                && (1..=level).contains(&header.level)
-                && header.file_len < self.rules.full_bytes
-        });
-        let mut spans: BTreeMap<i64, Vec<Arc<Segment>>> = BTreeMap::new();
-        for block in blocks {
-            let at = block.header.created_ns.div_euclid(span);
-            spans.entry(at).or_default().push(block);
-        }
-        let now = self.env.now_ns();
-        let patience = self.rules.patience.as_nanos() as i64;
-        for (at, mut blocks) in spans {
-            let end = at.saturating_add(1).saturating_mul(span);
-            let over = now > end.saturating_add(patience);
-            if !over {
-                blocks.retain(|block| block.header.level == level);
-            }
-            let enough = if over { 2 } else { self.rules.fan_in };
-            if blocks.len() >= enough {
-                return as_many_as_fit(blocks, self.rules.full_bytes * 2);
-            }
-        }
-        Vec::new()
-    }
-
-    /// Writes one block in place of several sources.
-    fn merge(&self, sources: &[Arc<Segment>], level: u32) {
-        let alone = sources.len() == 1 && sources[0].block.is_some();
-        if sources.is_empty() || alone {
-            return;
-        }
-        // In the place of its sources in time, so that neighbours stay neighbours.
-        self.write(self.plan(sources, level, sources[0].header.created_ns));
-    }
-
-    fn write(&self, plan: Plan) {
-        let count = plan.sources.len();
-        self.note(compact::write(&*self.disk, plan), count);
-    }
-
-    /// Takes a written block into the catalog.
-    fn note(&self, written: Result<Segment, compact::Failed>, count: usize) {
-        match written {
-            Ok(block) => {
-                self.catalog.insert(block, self.env.now_ns());
-                self.metrics.merges.fetch_add(1, Relaxed);
-            }
-            Err(failed) => {
-                let error = failed.error;
-                eprintln!("pilotlight: merging {count} segments or blocks failed: {error}");
-                if let Some(source) = failed.source {
-                    self.note_damage(&source, &error);
-                }
-            }
-        }
-    }
-
     /// Makes one roll-up that is missing.
     fn roll_up(&self) {
         let all = self.catalog.select(|segment| segment.block.is_some());
@@ -259,22 +126,6 @@ impl Maintainer {
                 }
             }
         }
-    }
-
-    /// The sources, and what these replaced as long as it is on disk: the sources may be deleted
-    /// first, and nobody must then take their own sources for data of their own.
-    fn replaced_by(&self, sources: &[Arc<Segment>]) -> Vec<String> {
-        let mut names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
-        // A block's roll-ups go with it: the new block gets its own.
-        let roll_ups = self.catalog.select(|segment| {
-            let of = segment.block.as_ref().map_or("", |files| &files.of);
-            !of.is_empty() && names.iter().any(|name| name == of)
-        });
-        names.extend(roll_ups.iter().map(|roll_up| roll_up.name.clone()));
-        for source in sources {
-            names.extend(self.catalog.still_on_disk(&source.header.replaces));
-        }
-        names
     }
 
     fn note_damage(&self, segment: &Segment, error: &load::LoadError) {
@@ -363,15 +214,4 @@ impl Maintainer {
 
 fn newest_ns(header: &crate::segment::Header) -> i64 {
     header.max_time_ns().max(header.created_ns)
-}
-
-/// The first ones, up to `limit` bytes.
-fn as_many_as_fit(sources: Vec<Arc<Segment>>, limit: u64) -> Vec<Arc<Segment>> {
-    let mut bytes = 0;
-    let fits = sources.into_iter().take_while(|source| {
-        let first = bytes == 0;
-        bytes += source.header.file_len;
-        first || bytes <= limit
-    });
-    fits.collect()
 }
