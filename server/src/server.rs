@@ -340,20 +340,32 @@ fn store_thread(
     });
     move || {
         let (engine, progress) = (&app.engine, &app.progress);
-        let (mut index, headers) = Index::open(index_folder, rebuild, progress);
-        let mut headers = Some(headers);
-        while let Err(error) = recover::catalog(
-            &*engine.disk,
-            &engine.catalog,
-            headers.take().unwrap_or_default(),
-            env.now_ns(),
-            progress,
-        ) {
+        // Neither needs the other, and each is half of a start over many blocks.
+        let (opened, listed) = std::thread::scope(|scope| {
+            let listing = scope.spawn(|| engine.disk.list());
+            let opened = Index::open(index_folder, rebuild, progress);
+            (opened, listing.join())
+        });
+        let (mut index, mut headers) = opened;
+        let panicked = |_| Err(std::io::Error::other("listing the files panicked"));
+        let mut listed = listed.unwrap_or_else(panicked);
+        while let Err(error) = listed.map(|files| {
+            let (disk, headers) = (&*engine.disk, std::mem::take(&mut headers));
+            recover::fill(
+                disk,
+                &engine.catalog,
+                files,
+                headers,
+                env.now_ns(),
+                progress,
+            );
+        }) {
             engine.set_recovering(Some(format!("the segments cannot be listed: {error}")));
             if stopping.load(Relaxed) {
                 return;
             }
             std::thread::sleep(Duration::from_secs(1));
+            listed = engine.disk.list();
         }
         recover::identities(&*engine.disk, &engine.catalog, &app.writer, ids);
         engine.set_recovering(None);

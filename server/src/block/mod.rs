@@ -14,7 +14,8 @@ mod write;
 pub use compact::{from_blocks, from_parts, roll_up, roll_up_of};
 pub use manifest::{Chunk, Files, PartFiles, RowGroup, decode_manifest, encode_manifest};
 pub use read::{
-    BlockRow, Profiles, Rows, Sidecar, profile_chunks, read_profiles, read_sidecar, span,
+    BlockRow, Profiles, Rows, Sidecar, id_chunk, profile_chunks, read_ids, read_profiles,
+    read_sidecar, span,
 };
 pub use schema::Layout;
 pub use write::{Block, BlockWriter, Stacks};

@@ -73,6 +73,8 @@ pub const LISTS: &[(&str, Element)] = &[
 ];
 /// Lists of [`LISTS`] that describe profiles; the others are symbols.
 pub const PROFILE_LISTS: usize = 10;
+/// Chunk of the list `profile_id`.
+pub const PROFILE_ID: usize = 6;
 
 /// How the columns that cost most are written. The defaults were measured (ADR 20).
 #[derive(Debug, Clone, Copy)]

@@ -202,10 +202,10 @@ impl Epochs {
         Taken::Unknown
     }
 
-    /// Whether a segment is in an epoch.
-    pub fn holds(&self, name: &str) -> bool {
+    /// The segments whose profiles are in memory.
+    pub fn segments(&self) -> impl Iterator<Item = &String> {
         let closed = self.closed.iter().flat_map(|epoch| &epoch.segments);
-        closed.chain(&self.open.segments).any(|held| held == name)
+        closed.chain(&self.open.segments)
     }
 }
 

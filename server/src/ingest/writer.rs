@@ -1,5 +1,6 @@
 //! Group commit: what came while the last segment was being written goes out as the next one.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -181,9 +182,9 @@ impl Writer {
         shared.epochs.take(due, idle)
     }
 
-    /// Whether a segment's profiles are still in memory.
-    pub fn holds(&self, segment: &str) -> bool {
-        self.lock().epochs.holds(segment)
+    /// Segments whose profiles are still in memory.
+    pub fn held(&self) -> HashSet<String> {
+        self.lock().epochs.segments().cloned().collect()
     }
 
     /// Writes segments until [`Writer::stop`]; what is open then is written first.

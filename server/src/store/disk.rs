@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures_util::TryStreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::{ObjectStore, ObjectStoreExt, path::Path as ObjectPath};
 use tokio::runtime::Handle;
@@ -141,12 +140,23 @@ impl Disk for LocalDisk {
     fn list(&self) -> io::Result<Vec<(String, u64)>> {
         let mut files: Vec<(String, u64)> = Vec::new();
         for folder in [&self.segments, &self.blocks] {
-            let listing = folder.objects.list(None).try_collect::<Vec<_>>();
-            let listed = self.runtime.block_on(listing).map_err(io_error)?;
-            let named = listed
-                .into_iter()
-                .map(|meta| (meta.location.to_string(), meta.size));
-            files.extend(named.filter(|(name, _)| is_ours(name)));
+            // By itself: `object_store` walks paths from the root, a third of a start's time.
+            for entry in fs::read_dir(&folder.path)? {
+                let entry = entry?;
+                let Some(name) = entry
+                    .file_name()
+                    .to_str()
+                    .filter(|name| is_ours(name))
+                    .map(str::to_owned)
+                else {
+                    continue;
+                };
+                match entry.metadata() {
+                    Ok(metadata) => files.push((name, metadata.len())),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
         files.sort();
         Ok(files)

@@ -161,6 +161,22 @@ pub fn block_profiles(
     Ok(block::read_profiles(header, part, bytes)?)
 }
 
+/// The identities of the profiles of a block's part alone.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn block_ids(
+    disk: &dyn Disk,
+    segment: &Segment,
+    files: &Files,
+    index: usize,
+) -> Result<Vec<u128>, LoadError> {
+    let part = &files.parts[index];
+    let name = block::sibling(&segment.name, block::SYMBOLS);
+    let bytes = disk.read(&name, block::span(block::id_chunk(part)))?;
+    Ok(block::read_ids(part, bytes)?)
+}
+
 /// Columns of the samples file.
 ///
 /// # Errors

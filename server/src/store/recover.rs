@@ -218,11 +218,23 @@ fn open_and_read(folder: PathBuf) -> Result<Read, String> {
 pub fn catalog(
     disk: &dyn Disk,
     catalog: &Catalog,
-    mut indexed: HashMap<String, Described>,
+    indexed: HashMap<String, Described>,
     now_ns: i64,
     progress: &Progress,
 ) -> std::io::Result<()> {
-    let files = disk.list()?;
+    fill(disk, catalog, disk.list()?, indexed, now_ns, progress);
+    Ok(())
+}
+
+/// The same from a listing of the folder.
+pub fn fill(
+    disk: &dyn Disk,
+    catalog: &Catalog,
+    files: Vec<(String, u64)>,
+    mut indexed: HashMap<String, Described>,
+    now_ns: i64,
+    progress: &Progress,
+) {
     let (columns, files): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|(name, _)| is_columns(name));
     let mut columns: HashMap<String, u64> = columns.into_iter().collect();
@@ -258,7 +270,6 @@ pub fn catalog(
     columns
         .into_keys()
         .for_each(|name| catalog.retire_again(name, now_ns));
-    Ok(())
 }
 
 fn is_columns(name: &str) -> bool {
@@ -326,8 +337,8 @@ pub fn identities(disk: &dyn Disk, catalog: &Catalog, writer: &Writer, limit: us
                     }
                 }
                 Some(files) => {
-                    if let Ok(profiles) = load::block_profiles(disk, segment, files, part) {
-                        writer.remember(profiles.rows.iter().map(|row| row.id));
+                    if let Ok(ids) = load::block_ids(disk, segment, files, part) {
+                        writer.remember(ids);
                     }
                 }
             }

@@ -16,11 +16,11 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
 use super::manifest::{Chunk, PartFiles};
-use super::schema::PROFILE_LISTS;
+use super::schema::{PROFILE_ID, PROFILE_LISTS};
 use crate::segment::{Damage, Symbols};
 
 pub use rows::Rows;
-pub use sidecar::{read_profiles, read_sidecar};
+pub use sidecar::{read_ids, read_profiles, read_sidecar};
 
 /// A profile of a block; in a roll-up, all profiles of one series and one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -118,6 +118,11 @@ pub fn span(chunks: &[Chunk]) -> std::ops::Range<u64> {
 /// Chunks of the profiles alone, a front part of [`PartFiles::symbols`].
 pub fn profile_chunks(part: &PartFiles) -> &[Chunk] {
     &part.symbols[..=PROFILE_LISTS]
+}
+
+/// The chunk of the profiles' identities.
+pub fn id_chunk(part: &PartFiles) -> &[Chunk] {
+    &part.symbols[PROFILE_ID..=PROFILE_ID]
 }
 
 fn checked(

@@ -10,7 +10,7 @@ use parquet::data_type::{
 use parquet::schema::types::ColumnDescPtr;
 
 use super::super::manifest::{Chunk, PartFiles};
-use super::super::schema::{self, LISTS};
+use super::super::schema::{self, LISTS, PROFILE_ID};
 use super::{
     BlockRow, Profiles, SYMBOLS, Sidecar, checked, column, content, guarded, parquet_error,
 };
@@ -40,13 +40,7 @@ impl Lists<'_> {
         self.at += 1;
         let base = self.chunks[0].offset;
         let bytes = checked(&self.chunks[at], &self.bytes, base, SYMBOLS)?;
-        let fail = parquet_error(SYMBOLS);
-        let mut reader = column::<T>(symbols_columns()?[at].clone(), bytes, 1).map_err(&fail)?;
-        let (mut defined, mut repeated, mut values) = (Vec::new(), Vec::new(), Vec::new());
-        reader
-            .read_records(1, Some(&mut defined), Some(&mut repeated), &mut values)
-            .map_err(&fail)?;
-        Ok(values)
+        list_of::<T>(symbols_columns()?[at].clone(), bytes)
     }
 
     fn u32s(&mut self) -> Result<Vec<u32>, Damage> {
@@ -103,6 +97,40 @@ pub fn read_profiles(
     guarded(SYMBOLS, || profiles(header, part, &mut lists))
 }
 
+/// The identities of a part's profiles alone, given the bytes of [`id_chunk`](super::id_chunk).
+///
+/// # Errors
+/// When a bit of them changed.
+pub fn read_ids(part: &PartFiles, bytes: Vec<u8>) -> Result<Vec<u128>, Damage> {
+    guarded(SYMBOLS, || {
+        let chunk = &super::id_chunk(part)[0];
+        let bytes = checked(chunk, &bytes.into(), chunk.offset, SYMBOLS)?;
+        let descr = symbols_columns()?[PROFILE_ID].clone();
+        let ids = list_of::<FixedLenByteArrayType>(descr, bytes)?;
+        ids.iter()
+            .enumerate()
+            .map(|(at, id)| identity(at, id))
+            .collect()
+    })
+}
+
+fn identity(at: usize, id: &FixedLenByteArray) -> Result<u128, Damage> {
+    match id.data().try_into() {
+        Ok(bytes) => Ok(u128::from_le_bytes(bytes)),
+        Err(_) => content(SYMBOLS, at, "an identity is not 16 bytes long"),
+    }
+}
+
+fn list_of<T: DataType>(descr: ColumnDescPtr, bytes: Bytes) -> Result<Vec<T::T>, Damage> {
+    let fail = parquet_error(SYMBOLS);
+    let mut reader = column::<T>(descr, bytes, 1).map_err(&fail)?;
+    let (mut defined, mut repeated, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    reader
+        .read_records(1, Some(&mut defined), Some(&mut repeated), &mut values)
+        .map_err(&fail)?;
+    Ok(values)
+}
+
 fn profiles(header: &PartHeader, part: &PartFiles, lists: &mut Lists) -> Result<Profiles, Damage> {
     let series = lists.ids(header.series.len(), "no such series")?;
     let sets = lists.ids(header.type_sets.len(), "no such type set")?;
@@ -123,19 +151,13 @@ fn profiles(header: &PartHeader, part: &PartFiles, lists: &mut Lists) -> Result<
     )?;
     let (mut rows, mut first_row, mut first_total) = (Vec::with_capacity(n), 0_u64, 0_usize);
     for at in 0..n {
-        let mut id = [0; 16];
-        let bytes = ids[at].data();
-        if bytes.len() != id.len() {
-            return content(SYMBOLS, at, "an identity is not 16 bytes long");
-        }
-        id.copy_from_slice(bytes);
         rows.push(BlockRow {
             series: series[at],
             type_set: sets[at],
             time_ns: times[at],
             duration_ns: durations[at],
             period: periods[at],
-            id: u128::from_le_bytes(id),
+            id: identity(at, &ids[at])?,
             profiles: counts[at],
             samples: samples[at] as u64,
             first_row,

@@ -15,7 +15,9 @@ const LONELY: i64 = 6;
 impl Maintainer {
     /// Makes a block of segments, from memory where their profiles are still there.
     pub(super) fn merge_segments(&self) {
-        let mut due = self.due_segments();
+        let held = self.writer.as_ref().map(|writer| writer.held());
+        let held = held.unwrap_or_default();
+        let mut due = self.due_segments(&held);
         let Some(writer) = &self.writer else {
             return self.merge(&due, 1);
         };
@@ -23,7 +25,7 @@ impl Maintainer {
             Taken::Epoch(epoch) => self.merge_epoch(epoch),
             Taken::Later => {}
             Taken::Unknown => {
-                due.retain(|segment| !writer.holds(&segment.name));
+                due.retain(|segment| !held.contains(&segment.name));
                 self.merge(&due, 1);
             }
         }
@@ -61,13 +63,14 @@ impl Maintainer {
         }
     }
 
-    /// Segments that should become a block.
-    fn due_segments(&self) -> Vec<Arc<Segment>> {
+    /// Segments that should become a block. Those `held` in memory wait for their epoch to be full.
+    fn due_segments(&self, held: &HashSet<String>) -> Vec<Arc<Segment>> {
         let segments = self.catalog.select(|segment| segment.block.is_none());
         let Some(oldest) = segments.first() else {
             return Vec::new();
         };
-        let bytes: u64 = segments.iter().map(|segment| segment.header.file_len).sum();
+        let on_disk = segments.iter().filter(|s| !held.contains(&s.name));
+        let bytes: u64 = on_disk.map(|segment| segment.header.file_len).sum();
         let waited = self.env.now_ns().saturating_sub(oldest.header.created_ns);
         let patience = self.rules.patience.as_nanos() as i64;
         let lone = segments.len() == 1 && waited <= patience.saturating_mul(LONELY);
