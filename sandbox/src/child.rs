@@ -1,0 +1,89 @@
+//! The process that parses.
+
+use crate::filter;
+use crate::limits::Limits;
+use crate::report::Report;
+use pilotlight_symbolize::tables::{self, Sources, build};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where the parent leaves the limits: memory, table (bytes) and CPU (seconds).
+pub(crate) const LIMITS: &str = "PILOTLIGHT_PARSE_LIMITS";
+
+/// All of a child: call it first thing in `main`, before there are threads. Reads an object from
+/// standard input, writes its table to standard output and a report to standard error.
+#[must_use]
+pub fn child() -> ExitCode {
+    match run() {
+        Ok(report) => {
+            eprint!("{}", report.text());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprint!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<Report, String> {
+    let limits = limits();
+    // SAFETY: standard input and output are open in every child of `Parser`, and nobody else of
+    // this process uses them; they are never closed by us.
+    let (object, table) = unsafe { (File::from_raw_fd(0), File::from_raw_fd(1)) };
+    let (object, mut table) = (ManuallyDrop::new(object), ManuallyDrop::new(table));
+    let file_bytes = object.metadata().map_err(|e| e.to_string())?.len();
+    // SAFETY: the file may change under the map: a reader of it can then see other bytes or get
+    // SIGBUS. Every byte is hostile anyway, and a signal ends a child.
+    let map = unsafe { memmap2::Mmap::map(&*object) }.map_err(|e| e.to_string())?;
+    let map = Arc::new(map);
+    leave_the_rest(&limits, file_bytes)?;
+    let landlock = filter::leave_file_system();
+    filter::enter()?;
+    let build_limits = tables::Limits {
+        table_bytes: limits.table_bytes,
+        inflated_bytes: limits.memory_bytes / 2,
+        relief: Some(relief(Arc::clone(&map))),
+    };
+    let mut out = BufWriter::with_capacity(1 << 16, &mut *table);
+    let report = build(&Sources::of(&map), &build_limits, &mut out).map_err(|e| e.to_string())?;
+    out.flush().map_err(|e| e.to_string())?;
+    Ok(Report::of(&report, landlock))
+}
+
+/// Pages of the file that were read, given back.
+fn relief(map: Arc<memmap2::Mmap>) -> Box<dyn Fn()> {
+    Box::new(move || {
+        // SAFETY: a read-only map of a file: pages that are dropped come back from the file when
+        // they are read again.
+        let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+    })
+}
+
+/// What needs system calls that the filter refuses.
+fn leave_the_rest(limits: &Limits, file_bytes: u64) -> Result<(), String> {
+    // SAFETY: plain numbers; closes what the parent left open by mistake, none of it ours.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0);
+    }
+    limits.enter(file_bytes)
+}
+
+fn limits() -> Limits {
+    let text = std::env::var(LIMITS).unwrap_or_default();
+    let mut numbers = text.split(' ').map_while(|n| n.parse().ok());
+    let standard = Limits::default();
+    Limits {
+        memory_bytes: numbers.next().unwrap_or(standard.memory_bytes),
+        table_bytes: numbers.next().unwrap_or(standard.table_bytes),
+        cpu: numbers.next().map_or(standard.cpu, Duration::from_secs),
+        wall: standard.wall,
+    }
+}

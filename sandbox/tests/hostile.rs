@@ -1,0 +1,148 @@
+//! What hostile files and a hostile parser cost: one child.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use pilotlight_sandbox::{Failure, Job, Limits, Parser, Report};
+use pilotlight_symbolize::tables::Table;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::time::Duration;
+
+fn parser() -> Parser {
+    Parser::new(env!("CARGO_BIN_EXE_pilotlight-parse"), &[])
+}
+
+/// A file without a name.
+fn nameless(bytes: &[u8]) -> File {
+    let path = std::env::temp_dir().join(format!(
+        "pilotlight-hostile-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    let options = || {
+        File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+    };
+    let mut file = options().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.write_all(bytes).unwrap();
+    file.rewind().unwrap();
+    file
+}
+
+fn own_binary() -> Vec<u8> {
+    std::fs::read("/proc/self/exe").unwrap()
+}
+
+fn build(object: &[u8], limits: Limits) -> (Result<Report, Failure>, Vec<u8>) {
+    let table = nameless(&[]);
+    let mut back = table.try_clone().unwrap();
+    let result = parser().build(&Job::new(nameless(object), table).within(limits));
+    let mut bytes = Vec::new();
+    back.rewind().unwrap();
+    back.read_to_end(&mut bytes).unwrap();
+    (result, bytes)
+}
+
+#[test]
+fn a_child_builds_the_same_table_as_we_do() {
+    let object = own_binary();
+    let (report, bytes) = build(&object, Limits::default());
+    let report = report.unwrap();
+    let mut ours = Vec::new();
+    let sources = pilotlight_symbolize::tables::Sources::of(&object);
+    pilotlight_symbolize::tables::build(&sources, &Default::default(), &mut ours).unwrap();
+    assert_eq!(report.table_bytes, bytes.len() as u64);
+    assert!(bytes == ours, "the same bytes");
+    assert!(Table::open(&bytes).unwrap().function_count() > 1000);
+}
+
+#[test]
+fn what_is_no_object_is_refused_with_the_reason() {
+    let (refused, _) = build(b"#!/bin/sh\necho hello\n", Limits::default());
+    assert_eq!(refused.unwrap_err().to_string(), "not an ELF file");
+}
+
+#[test]
+fn memory_time_and_table_are_bounded() {
+    let object = own_binary();
+    let little = Limits {
+        memory_bytes: 4 << 20,
+        ..Limits::default()
+    };
+    let (result, _) = build(&object, little);
+    assert!(result.is_err(), "{result:?}");
+    let small = Limits {
+        table_bytes: 1000,
+        ..Limits::default()
+    };
+    let (result, bytes) = build(&object, small);
+    assert_eq!(
+        result.unwrap_err().to_string(),
+        "more bytes of the table than 1000"
+    );
+    assert!(bytes.len() <= 1000);
+    let short = Limits {
+        wall: Duration::ZERO,
+        ..Limits::default()
+    };
+    let (result, _) = build(&object, short);
+    assert!(
+        matches!(result, Ok(_) | Err(Failure::Late(_))),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn forged_files_cost_a_child_at_most() {
+    let whole = own_binary();
+    let mut random = 0x1357_9bdf_2468_acebu64;
+    let mut below = |limit: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % limit as u64) as usize
+    };
+    let mut object = whole.clone();
+    for _ in 0..20 {
+        object.copy_from_slice(&whole);
+        for _ in 0..1 + below(500) {
+            let at = below(object.len());
+            object[at] = below(256) as u8;
+        }
+        let (result, bytes) = build(
+            &object,
+            Limits {
+                cpu: Duration::from_secs(10),
+                ..Limits::default()
+            },
+        );
+        match result {
+            Ok(_) => assert!(Table::open(&bytes).is_ok()),
+            Err(Failure::Start { .. } | Failure::Wait(_)) => panic!("{result:?}"),
+            // A killed child is the purpose; a fault of ours would still be one to mend.
+            Err(error) => println!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_forbidden_call_ends_the_child() {
+    // The child's filter in a process of its own: this test, started again.
+    if std::env::var_os("PILOTLIGHT_OPENS_A_FILE").is_some() {
+        pilotlight_sandbox::filter::enter_for_tests();
+        let _ = File::open("/etc/passwd");
+        return;
+    }
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_forbidden_call_ends_the_child"])
+        .env("PILOTLIGHT_OPENS_A_FILE", "1")
+        .stdout(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(status.signal(), Some(libc::SIGSYS));
+}
