@@ -41,6 +41,14 @@ pub async fn run(arguments: args::Agent) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Keeps the capabilities that sampling needs, before there are threads.
+pub fn give_away() -> Result<(), Failure> {
+    pilotlight_host_agent::privileges::give_away().map_err(|error| {
+        let text = format!("capabilities cannot be given away: {error}");
+        Failure::new(text, "pilotlight doctor").permission()
+    })
+}
+
 /// Why it cannot work, with an exit code of its own where a permission is missing.
 pub fn refused(error: &Error) -> Failure {
     let failure = Failure::new(error.to_string(), "pilotlight doctor");

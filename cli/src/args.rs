@@ -23,6 +23,8 @@ pub enum Verb {
     Scrape(Scrape),
     /// Profile every process of this host, from outside
     Agent(Agent),
+    /// What this host permits the agent, what is lost without it, and the line that grants it
+    Doctor,
     /// Ask a server, in text
     Query(Query),
     /// Send a pprof file to a server

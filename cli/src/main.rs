@@ -8,6 +8,7 @@ mod api;
 mod args;
 mod config;
 mod debuginfo;
+mod doctor;
 mod fail;
 mod push;
 mod query;
@@ -26,6 +27,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Verb::Agent(_) = &arguments.verb
+        && let Err(failure) = agent::give_away()
+    {
+        return failure.report();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -48,6 +54,7 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Server(arguments) => server::run(arguments).await,
         Verb::Scrape(arguments) => scrape::run(arguments).await,
         Verb::Agent(arguments) => agent::run(arguments).await,
+        Verb::Doctor => doctor::run(),
         Verb::Query(arguments) => query::run(arguments).await,
         Verb::Push(arguments) => push::run(arguments).await,
         Verb::Token(arguments) => token::run(&arguments),

@@ -1,10 +1,11 @@
 //! The agent as a whole: a sampler, drained in turns, whose batches become profiles on their way to the server.
 
 use crate::bpf::BpfSampler;
-use crate::export::{Counters, Parcel, Pusher, profiles};
+use crate::export::{Counters, Export, ExportOptions, Exporter, Exports, Parcel, Pusher};
 use crate::perf::PerfSampler;
 use crate::process::Processes;
-use crate::{Batch, Error, Sampler, SamplerOptions};
+use crate::upload::Uploader;
+use crate::{Batch, Error, Sampler, SamplerOptions, UploadCounters, UploadOptions};
 use pilotlight_wire::{Authorization, Rng, SplitMix, Url};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +25,12 @@ pub struct Options {
     pub no_bpf: bool,
     /// Time between two exports.
     pub interval: Duration,
+    /// Java processes are asked to write down the names of what they compiled (`Compiler.perfmap`).
+    pub java_perf_map: bool,
+    /// CPU samples of processes that run pilotlight's SDK are exported too, beside what they send themselves.
+    pub instrumented: bool,
+    /// Which files go to the server, and how fast.
+    pub upload: UploadOptions,
     /// Bytes of profiles that may wait for the server.
     pub queue_bytes: u64,
     /// Jitter and request ids.
@@ -39,6 +46,9 @@ impl Options {
             sampler: SamplerOptions::default(),
             no_bpf: false,
             interval: Duration::from_secs(10),
+            java_perf_map: true,
+            instrumented: false,
+            upload: UploadOptions::default(),
             queue_bytes: 64 << 20,
             rng: Arc::new(SplitMix::from_entropy()),
         }
@@ -49,16 +59,22 @@ impl Options {
 pub struct Agent {
     name: &'static str,
     counters: Arc<Counters>,
+    uploads: Arc<UploadCounters>,
     stop: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
-struct Turns {
-    sampler: Arc<Mutex<Box<dyn Sampler>>>,
+/// What one turn needs, away from the runtime's threads.
+struct Work {
+    sampler: Box<dyn Sampler>,
+    exporter: Exporter,
     processes: Arc<Processes>,
-    pusher: Pusher,
     counters: Arc<Counters>,
-    period_ns: u64,
+}
+
+struct Turns {
+    work: Arc<Mutex<Work>>,
+    pusher: Pusher,
 }
 
 impl Agent {
@@ -74,6 +90,14 @@ impl Agent {
         let sampler = start_sampler(&options, &processes)?;
         let name = sampler.name();
         let counters = Arc::new(Counters::default());
+        let uploads = Arc::new(UploadCounters::default());
+        let uploader = Uploader::start(
+            options.server.clone(),
+            options.authorization.clone(),
+            options.upload,
+            Arc::clone(&options.rng),
+            Arc::clone(&uploads),
+        );
         let pusher = Pusher::start(
             options.server,
             options.authorization,
@@ -81,18 +105,28 @@ impl Agent {
             options.queue_bytes,
             Arc::clone(&counters),
         );
-        let turns = Turns {
-            sampler: Arc::new(Mutex::new(sampler)),
+        let period_ns = 1_000_000_000 / u64::from(options.sampler.frequency_hz.clamp(1, 997));
+        let export = ExportOptions {
+            period_ns,
+            ask_java: options.java_perf_map,
+            instrumented: options.instrumented,
+        };
+        let work = Work {
+            sampler,
+            exporter: Exporter::new(Arc::clone(&processes), export, uploader),
             processes,
-            pusher,
             counters: Arc::clone(&counters),
-            period_ns: 1_000_000_000 / u64::from(options.sampler.frequency_hz.clamp(1, 997)),
+        };
+        let turns = Turns {
+            work: Arc::new(Mutex::new(work)),
+            pusher,
         };
         let stop = Arc::new(Notify::new());
         let task = tokio::spawn(turns.run(options.interval, Arc::clone(&stop)));
         Ok(Agent {
             name,
             counters,
+            uploads,
             stop,
             task,
         })
@@ -106,6 +140,11 @@ impl Agent {
     /// Counts of samples and pushes.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Counts of files that name addresses.
+    pub fn uploads(&self) -> &UploadCounters {
+        &self.uploads
     }
 
     /// Exports what was sampled, and waits for the server up to `limit`.
@@ -147,18 +186,12 @@ impl Turns {
 
     /// One export; false when sampling has ended.
     async fn turn(&self) -> bool {
-        let (sampler, processes) = (Arc::clone(&self.sampler), Arc::clone(&self.processes));
-        let period_ns = self.period_ns;
-        let counters = Arc::clone(&self.counters);
-        let work = tokio::task::spawn_blocking(move || {
-            let mut sampler = sampler.lock().unwrap_or_else(PoisonError::into_inner);
-            let batch = sampler.drain()?;
-            drop(sampler);
-            let parcels = parcels(&batch, &processes, period_ns, &counters);
-            processes.sweep();
-            Ok::<_, Error>(parcels)
-        });
-        let Ok(Ok(parcels)) = work.await else {
+        let work = Arc::clone(&self.work);
+        let turn = move || {
+            let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+            work.turn()
+        };
+        let Ok(Ok(parcels)) = tokio::task::spawn_blocking(turn).await else {
             return false;
         };
         for parcel in parcels {
@@ -168,27 +201,33 @@ impl Turns {
     }
 }
 
-fn parcels(
-    batch: &Batch,
-    processes: &Processes,
-    period_ns: u64,
-    counters: &Counters,
-) -> Vec<Parcel> {
-    let (exports, unknown) = profiles(batch, processes, period_ns);
-    let sum = |cut: bool| -> u64 {
-        let samples = batch.samples.iter().filter(|s| !cut || s.cut.is_some());
-        samples.map(|sample| sample.count).sum()
-    };
-    counters
-        .samples
-        .fetch_add(sum(false) - unknown, Ordering::Relaxed);
-    counters.cut_samples.fetch_add(sum(true), Ordering::Relaxed);
-    let lost = batch.losses.total() + unknown;
-    counters.lost_samples.fetch_add(lost, Ordering::Relaxed);
-    let parcel = |export: crate::export::Export| Parcel {
-        series: export.labels.selector(),
-        name: export.name.to_owned(),
-        body: export.profile.to_pprof_gz().into(),
-    };
-    exports.into_iter().map(parcel).collect()
+impl Work {
+    fn turn(&mut self) -> Result<Vec<Parcel>, Error> {
+        let batch = self.sampler.drain()?;
+        let exports = self.exporter.profiles(&batch);
+        self.count(&batch, &exports);
+        self.processes.sweep();
+        let parcel = |export: Export| Parcel {
+            series: export.labels.selector(),
+            name: export.name.to_owned(),
+            body: export.profile.to_pprof_gz().into(),
+        };
+        Ok(exports.profiles.into_iter().map(parcel).collect())
+    }
+
+    fn count(&self, batch: &Batch, exports: &Exports) {
+        let sum = |cut: bool| -> u64 {
+            let samples = batch.samples.iter().filter(|s| !cut || s.cut.is_some());
+            samples.map(|sample| sample.count).sum()
+        };
+        let counters = &self.counters;
+        let exported = sum(false) - exports.unknown - exports.left_to_sdk;
+        counters.samples.fetch_add(exported, Ordering::Relaxed);
+        counters
+            .left_to_sdk
+            .fetch_add(exports.left_to_sdk, Ordering::Relaxed);
+        counters.cut_samples.fetch_add(sum(true), Ordering::Relaxed);
+        let lost = batch.losses.total() + exports.unknown;
+        counters.lost_samples.fetch_add(lost, Ordering::Relaxed);
+    }
 }

@@ -16,23 +16,29 @@
 //! - [`process`] knows which processes there are and what is mapped in them; [`files`] reads what is mapped, once a
 //!   file, whatever its size, through doors that a deleted or replaced file still has.
 //! - [`unwind`] walks copied stacks. `export` makes profiles of batches and gets them to a server.
-//! - Names of native code are the server's job: addresses leave with build id and file offset.
+//! - [`names`]: of the kernel, and of code that runtimes made. Those of native code are the server's job: addresses
+//!   leave with build id and file offset.
 //!
 //! Every profiled process is hostile input: each length that is read from one has a limit (`limits`).
 
 mod agent;
 pub mod bpf;
+pub mod doctor;
 mod error;
 mod export;
 pub mod files;
 pub mod labels;
 pub mod limits;
+pub mod names;
 pub mod perf;
+pub mod privileges;
 pub mod process;
 mod sampler;
 pub mod unwind;
+mod upload;
 
 pub use agent::{Agent, Options};
 pub use error::Error;
 pub use export::Counters;
 pub use sampler::{Batch, Comm, Losses, Sample, Sampler, SamplerOptions, Why};
+pub use upload::{UploadCounters, UploadOptions};

@@ -18,3 +18,19 @@ pub const FILE_BYTES: u64 = 512 << 20;
 pub const PROGRAM_HEADERS: usize = 512;
 /// Frames of one stack.
 pub const FRAMES: usize = 1024;
+/// Bytes of `/proc/kallsyms`.
+pub const KALLSYMS_BYTES: u64 = 64 << 20;
+/// Bytes of one name.
+pub const NAME_BYTES: usize = 1024;
+/// Bytes of the names that one process wrote down.
+pub const JIT_BYTES: usize = 32 << 20;
+/// Ranges that one process named.
+pub const JIT_RANGES: usize = 400_000;
+/// Bytes of one perf map or jitdump.
+pub const JIT_FILE_BYTES: u64 = 1 << 30;
+/// Bytes of such a file that are read at once; no record of it may be longer.
+pub const JIT_PIECE_BYTES: usize = 1 << 20;
+/// Processes whose names are kept.
+pub const JIT_PROCESSES: usize = 64;
+/// Bytes of the process context that a process publishes.
+pub const CONTEXT_BYTES: usize = 64 << 10;

@@ -7,6 +7,8 @@ mod victim;
 use pilotlight_host_agent::perf::PerfSampler;
 use pilotlight_host_agent::process::Processes;
 use pilotlight_host_agent::{Losses, Sample, Sampler, SamplerOptions};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use victim::Victim;
@@ -114,4 +116,56 @@ fn the_hot_function_of_a_process_has_its_share_and_files_have_build_ids() {
     assert!(share > 0.9, "{share}");
     let period_ns = 1_000_000_000 / 197;
     assert!(samples.iter().all(|s| s.weight_ns == s.count * period_ns));
+}
+
+#[test]
+fn a_user_without_privileges_samples_its_own_processes() {
+    const CHILD: &str = "PILOTLIGHT_WITHOUT_PRIVILEGES";
+    if std::env::var_os(CHILD).is_some() {
+        return without_privileges();
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([
+        "a_user_without_privileges_samples_its_own_processes",
+        "--exact",
+        "--nocapture",
+    ]);
+    command.env(CHILD, "1");
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } == 0 {
+        command.uid(65534).gid(65534);
+    }
+    match command.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            println!("SKIP: another user may not run this test");
+        }
+        ran => {
+            let ran = ran.unwrap();
+            let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+            assert!(
+                ran.status.success(),
+                "{text}\n{}",
+                String::from_utf8_lossy(&ran.stderr)
+            );
+        }
+    }
+}
+
+fn without_privileges() {
+    std::thread::spawn(|| {
+        loop {
+            std::hint::black_box(victim::victim_hot_loop(1 << 20));
+        }
+    });
+    let options = SamplerOptions {
+        frequency_hz: 197,
+        ..SamplerOptions::default()
+    };
+    let (samples, _, _) = samples_of(std::process::id(), options, 100);
+    let whole = count(&samples, |sample| {
+        sample.cut.is_none() && !sample.user.is_empty()
+    });
+    let all = count(&samples, |_| true);
+    assert!(whole * 100 >= all * 97, "{whole} of {all}");
+    assert!(samples.iter().all(|sample| sample.kernel.is_empty()));
 }

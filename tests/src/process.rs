@@ -38,6 +38,12 @@ impl Program {
         }
     }
 
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Everything it printed so far.
     #[must_use]
     pub fn output(&self) -> String {

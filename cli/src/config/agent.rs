@@ -46,6 +46,18 @@ pub fn apply(section: &Value, options: &mut Options) -> Result<(), Vec<String>> 
     if let Some(bytes) = agent.size("queue_size") {
         options.queue_bytes = bytes;
     }
+    if let Some(java) = agent.truth("java_perf_map") {
+        options.java_perf_map = java;
+    }
+    if let Some(instrumented) = agent.truth("instrumented") {
+        options.instrumented = instrumented;
+    }
+    let nothing = Value::Null;
+    let debuginfo = agent.value("debuginfo").unwrap_or(&nothing);
+    upload(
+        Section::new("agent.debuginfo", debuginfo, &problems),
+        options,
+    );
     agent.finish(|_| None);
     let problems = problems.into_vec();
     if problems.is_empty() {
@@ -53,6 +65,23 @@ pub fn apply(section: &Value, options: &mut Options) -> Result<(), Vec<String>> 
     } else {
         Err(problems)
     }
+}
+
+fn upload(mut section: Section<'_>, options: &mut Options) {
+    let upload = &mut options.upload;
+    if let Some(on) = section.truth("upload") {
+        upload.off = !on;
+    }
+    if let Some(bytes) = section.size("bytes_per_second") {
+        upload.bytes_per_second = bytes;
+    }
+    if let Some(bytes) = section.size("file_size_limit") {
+        upload.file_bytes = bytes;
+    }
+    if let Some(jitter) = section.duration("jitter") {
+        upload.jitter = jitter;
+    }
+    section.finish(|_| None);
 }
 
 #[cfg(test)]

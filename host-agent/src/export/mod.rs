@@ -7,11 +7,20 @@ pub use push::Counters;
 pub(crate) use push::{Parcel, Pusher};
 
 use crate::labels::Labels;
-use crate::process::{Process, ProcessId, Processes};
+use crate::limits;
+use crate::names::{JitNames, Kallsyms};
+use crate::process::{Context, Process, ProcessId, Processes, read_context};
+use crate::upload::Uploader;
 use crate::{Batch, Sample, Why};
-use profile::Builder;
-use std::collections::BTreeMap;
+use profile::{Builder, Names};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Names of the kernel are read again this often: modules and BPF programs come and go.
+const KERNEL_AGE: Duration = Duration::from_secs(60);
+/// What a process says of itself is read again this often; a process says it some time after it began.
+const CONTEXT_AGE: Duration = Duration::from_secs(20);
 
 /// One profile, and whose it is.
 #[derive(Clone, Debug)]
@@ -22,48 +31,155 @@ pub(crate) struct Export {
     pub profile: pilotlight_profile::Profile,
 }
 
-/// One profile a process and kind; a process that is not known any more is counted.
-pub(crate) fn profiles(batch: &Batch, processes: &Processes, period_ns: u64) -> (Vec<Export>, u64) {
-    let mut groups: BTreeMap<(ProcessId, bool), Vec<&Sample>> = BTreeMap::new();
-    for sample in &batch.samples {
-        let on_cpu = sample.why == Why::Cpu;
-        groups
-            .entry((sample.process, on_cpu))
-            .or_default()
-            .push(sample);
-    }
-    let mut unknown = 0;
-    let mut exports = Vec::new();
-    for ((id, on_cpu), samples) in groups {
-        match processes.get(id) {
-            Some(process) => {
-                exports.push(export(
-                    &process, on_cpu, &samples, batch, processes, period_ns,
-                ));
-            }
-            None => unknown += samples.iter().map(|sample| sample.count).sum::<u64>(),
-        }
-    }
-    (exports, unknown)
+/// Makes profiles; keeps the names of kernel and runtimes between batches.
+pub(crate) struct Exporter {
+    processes: Arc<Processes>,
+    options: ExportOptions,
+    uploader: Uploader,
+    host: String,
+    kernel: Option<(Instant, Kallsyms)>,
+    jit: HashMap<ProcessId, JitNames>,
+    contexts: HashMap<ProcessId, (Instant, Context)>,
 }
 
-fn export(
-    process: &Arc<Process>,
-    on_cpu: bool,
-    samples: &[&Sample],
-    batch: &Batch,
-    processes: &Processes,
-    period_ns: u64,
-) -> Export {
-    let kind = if on_cpu { "cpu" } else { "offcpu" };
-    let mut builder = Builder::new(process, processes.files(), kind, period_ns);
-    builder.time(batch.from_ns, batch.until_ns);
-    for sample in samples {
-        builder.add(sample);
+/// What became of one batch.
+#[derive(Debug, Default)]
+pub(crate) struct Exports {
+    pub profiles: Vec<Export>,
+    /// Samples of processes that are not known any more.
+    pub unknown: u64,
+    /// Samples on the CPU of processes that take samples of themselves.
+    pub left_to_sdk: u64,
+}
+
+/// How profiles are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExportOptions {
+    pub period_ns: u64,
+    /// Java processes are asked for their perf maps.
+    pub ask_java: bool,
+    /// CPU samples of processes that take samples of themselves are exported too.
+    pub instrumented: bool,
+}
+
+impl Exporter {
+    pub fn new(processes: Arc<Processes>, options: ExportOptions, uploader: Uploader) -> Exporter {
+        Exporter {
+            processes,
+            options,
+            uploader,
+            host: hostname(),
+            kernel: None,
+            jit: HashMap::new(),
+            contexts: HashMap::new(),
+        }
     }
-    Export {
-        labels: Labels::of(process),
-        name: if on_cpu { "process_cpu" } else { "offcpu" },
-        profile: builder.finish(),
+
+    /// One profile a process and kind.
+    pub fn profiles(&mut self, batch: &Batch) -> Exports {
+        let mut groups: BTreeMap<(ProcessId, bool), Vec<&Sample>> = BTreeMap::new();
+        for sample in &batch.samples {
+            let on_cpu = sample.why == Why::Cpu;
+            groups
+                .entry((sample.process, on_cpu))
+                .or_default()
+                .push(sample);
+        }
+        if batch.samples.iter().any(|sample| !sample.kernel.is_empty()) {
+            self.refresh_kernel();
+        }
+        let mut exports = Exports::default();
+        for ((id, on_cpu), samples) in groups {
+            let count = samples.iter().map(|sample| sample.count).sum::<u64>();
+            let Some(process) = self.processes.get(id) else {
+                exports.unknown += count;
+                continue;
+            };
+            let context = self.context(&process);
+            if on_cpu && context.samples_itself && !self.options.instrumented {
+                exports.left_to_sdk += count;
+                continue;
+            }
+            let export = self.export(&process, &context, on_cpu, &samples, batch);
+            exports.profiles.push(export);
+        }
+        let processes = &self.processes;
+        self.jit.retain(|id, _| processes.is_alive(*id));
+        self.contexts.retain(|id, _| processes.is_alive(*id));
+        exports
     }
+
+    fn context(&mut self, process: &Process) -> Context {
+        let known = self.contexts.get(&process.id);
+        if let Some((_, context)) = known.filter(|(at, _)| at.elapsed() < CONTEXT_AGE) {
+            return context.clone();
+        }
+        let read = read_context(process.id.pid).unwrap_or_default();
+        self.contexts
+            .insert(process.id, (Instant::now(), read.clone()));
+        read
+    }
+
+    fn refresh_kernel(&mut self) {
+        let is_old = |(at, _): &(Instant, Kallsyms)| at.elapsed() > KERNEL_AGE;
+        if self.kernel.as_ref().is_none_or(is_old) {
+            self.kernel = Some((Instant::now(), Kallsyms::read()));
+        }
+    }
+
+    fn export(
+        &mut self,
+        process: &Process,
+        context: &Context,
+        on_cpu: bool,
+        samples: &[&Sample],
+        batch: &Batch,
+    ) -> Export {
+        self.refresh_jit(process, samples);
+        let addresses = samples
+            .iter()
+            .flat_map(|sample| sample.user.iter().copied());
+        self.uploader
+            .note(process, self.processes.files(), addresses);
+        let none = Kallsyms::default();
+        let names = Names {
+            files: self.processes.files(),
+            kernel: self.kernel.as_ref().map_or(&none, |(_, kernel)| kernel),
+            jit: self.jit.get(&process.id),
+        };
+        let kind = if on_cpu { "cpu" } else { "offcpu" };
+        let mut builder = Builder::new(process, names, kind, self.options.period_ns);
+        builder.time(batch.from_ns, batch.until_ns);
+        for sample in samples {
+            builder.add(sample);
+        }
+        let mut labels = Labels::of(process);
+        labels.set("host", self.host.as_str());
+        labels.say(context);
+        Export {
+            labels,
+            name: if on_cpu { "process_cpu" } else { "offcpu" },
+            profile: builder.finish(),
+        }
+    }
+
+    /// Only processes that ran code without a file have names to be read.
+    fn refresh_jit(&mut self, process: &Process, samples: &[&Sample]) {
+        let is_jit = |address: &u64| {
+            process
+                .mapping(*address)
+                .is_some_and(|m| !m.is_file() && !m.is_vdso())
+        };
+        let some = samples.iter().any(|sample| sample.user.iter().any(is_jit));
+        let room = self.jit.len() < limits::JIT_PROCESSES || self.jit.contains_key(&process.id);
+        if some && room {
+            let names = self.jit.entry(process.id).or_default();
+            names.refresh(process, self.options.ask_java);
+        }
+    }
+}
+
+fn hostname() -> String {
+    let read = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    crate::labels::text(read.trim_ascii_end())
 }

@@ -1,6 +1,7 @@
 //! Samples of one process as a profile.
 
 use crate::files::Files;
+use crate::names::{JitNames, Kallsyms, function};
 use crate::process::{self, Process};
 use crate::{Sample, Why};
 use pilotlight_profile::{
@@ -14,10 +15,18 @@ const UNKNOWN: &str = "[unknown]";
 const TRUNCATED: &str = "[truncated]";
 const KERNEL: &str = "[kernel.kallsyms]";
 
+/// What names are taken from.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    pub files: &'a Files,
+    pub kernel: &'a Kallsyms,
+    pub jit: Option<&'a JitNames>,
+}
+
 /// Collects samples.
 pub(super) struct Builder<'a> {
     process: &'a Process,
-    files: &'a Files,
+    names: Names<'a>,
     builder: ProfileBuilder,
     mappings: HashMap<u64, Option<MappingId>>,
     kernel: Option<MappingId>,
@@ -26,7 +35,7 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(process: &'a Process, files: &'a Files, kind: &str, period_ns: u64) -> Builder<'a> {
+    pub fn new(process: &'a Process, names: Names<'a>, kind: &str, period_ns: u64) -> Builder<'a> {
         let mut builder = ProfileBuilder::new();
         builder.sample_type("samples", "count");
         builder.sample_type(kind, "nanoseconds");
@@ -34,7 +43,7 @@ impl<'a> Builder<'a> {
         let (thread, wait) = (builder.string(b"thread"), builder.string(b"wait"));
         let mut this = Builder {
             process,
-            files,
+            names,
             builder,
             mappings: HashMap::new(),
             kernel: None,
@@ -100,7 +109,10 @@ impl<'a> Builder<'a> {
                 *self.kernel.insert(mapping)
             }
         };
-        self.builder.location(Some(mapping), address, &[])
+        match self.names.kernel.find(address) {
+            Some(name) => self.named(name, Some(mapping), address),
+            None => self.builder.location(Some(mapping), address, &[]),
+        }
     }
 
     fn user(&mut self, address: u64) -> LocationId {
@@ -111,15 +123,28 @@ impl<'a> Builder<'a> {
         if mapping.is_file() || mapping.is_vdso() {
             self.builder.location(id, address, &[])
         } else {
-            self.named(JIT, id, address)
+            self.jit(id, address)
         }
+    }
+
+    fn jit(&mut self, mapping: Option<MappingId>, address: u64) -> LocationId {
+        let Some(name) = self.names.jit.and_then(|jit| jit.find(address)) else {
+            return self.named(JIT, mapping, address);
+        };
+        let told = function(name);
+        let system_name = self.builder.string(name.as_bytes());
+        let name = self.builder.string(told.name.as_bytes());
+        let file = self.builder.string(told.file.as_bytes());
+        let function = self.builder.function(name, system_name, file, told.line);
+        self.builder
+            .location(mapping, address, &[(function, told.line)])
     }
 
     fn mapping(&mut self, mapping: &process::Mapping) -> Option<MappingId> {
         if let Some(known) = self.mappings.get(&mapping.start) {
             return *known;
         }
-        let file = self.files.of(self.process.id.pid, mapping);
+        let file = self.names.files.of(self.process.id.pid, mapping);
         let build_id = file.as_ref().map(|file| hex(&file.build_id));
         let name: &[u8] = if mapping.path.is_empty() {
             b"//anon"

@@ -22,6 +22,8 @@ pub struct Counters {
     pub cut_samples: AtomicU64,
     /// Samples that were lost, for all reasons.
     pub lost_samples: AtomicU64,
+    /// CPU samples of processes that take samples of themselves: left to them.
+    pub left_to_sdk: AtomicU64,
     /// Profiles that the server acknowledged.
     pub pushed: AtomicU64,
     /// Profiles given up.

@@ -155,7 +155,7 @@ pub fn open(pid: u32, mapping: &Mapping) -> Option<(fs::File, FileKey)> {
 }
 
 /// Pipes and devices that a process put in the way neither block nor are read.
-fn open_regular(path: PathBuf) -> Option<(fs::File, FileKey)> {
+pub(crate) fn open_regular(path: PathBuf) -> Option<(fs::File, FileKey)> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new()
         .read(true)

@@ -4,7 +4,7 @@ mod cgroup;
 
 pub use cgroup::{container_id, systemd_unit};
 
-use crate::process::Process;
+use crate::process::{Context, Process};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -45,6 +45,23 @@ impl Labels {
         );
         labels.set("source", "agent");
         labels
+    }
+
+    /// What a process says of itself comes before what is seen of it.
+    pub fn say(&mut self, context: &Context) {
+        for (key, value) in &context.resource {
+            let name: String = key
+                .chars()
+                .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+                .collect();
+            // Names that begin with two underscores are the server's own.
+            let taken = name == "source"
+                || name.starts_with("__")
+                || name.starts_with(|c: char| c.is_ascii_digit());
+            if !taken {
+                self.set(&name, value.as_str());
+            }
+        }
     }
 
     /// The value of a name.
@@ -119,6 +136,25 @@ mod tests {
             kernel.selector(),
             r#"{"service_name"="kernel","source"="agent"}"#
         );
+    }
+
+    #[test]
+    fn what_a_process_says_comes_first_and_cannot_claim_another_source() {
+        let mut labels = Labels::of(&Process {
+            exe: b"/bin/shop".to_vec(),
+            ..Process::default()
+        });
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        labels.say(&Context {
+            resource: vec![
+                pair("service.name", "checkout"),
+                pair("source", "sdk"),
+                pair("__sampled__", "true"),
+            ],
+            samples_itself: false,
+        });
+        let expected = r#"{"exe"="/bin/shop","service_name"="checkout","source"="agent"}"#;
+        assert_eq!(labels.selector(), expected);
     }
 
     #[test]

@@ -32,17 +32,19 @@ impl Mapping {
     }
 }
 
-/// Executable mappings in the text of `/proc/PID/maps`, and whether there was a line that holds `mark`.
+/// Executable mappings in the text of `/proc/PID/maps`, and the start of the first one whose path holds `mark`.
 ///
 /// Lines that cannot be read are left out; so are those past [`limits::MAPPINGS`].
-pub fn parse_maps(text: &[u8], mark: &[u8]) -> (Vec<Mapping>, bool) {
+pub fn parse_maps(text: &[u8], mark: &[u8]) -> (Vec<Mapping>, Option<u64>) {
     let mut mappings = Vec::new();
-    let mut marked = false;
+    let mut marked = None;
     for line in text.split(|&byte| byte == b'\n').take(1 << 20) {
         let Some((mapping, executable)) = parse_line(line) else {
             continue;
         };
-        marked |= contains(&mapping.path, mark);
+        if marked.is_none() && contains(&mapping.path, mark) {
+            marked = Some(mapping.start);
+        }
         if executable && mappings.len() < limits::MAPPINGS {
             mappings.push(mapping);
         }
@@ -125,7 +127,8 @@ mod tests {
     #[test]
     fn executable_lines_are_read_with_spaces_deleted_files_and_marks() {
         let (mappings, marked) = parse_maps(TEXT, b"OTEL_CTX");
-        assert!(marked && !parse_maps(TEXT, b"other").1);
+        assert_eq!(marked, Some(0x7f1200000000));
+        assert_eq!(parse_maps(TEXT, b"other").1, None);
         let starts: Vec<u64> = mappings.iter().map(|m| m.start).collect();
         assert_eq!(starts, [0x55d0c7a02000, 0x7f0000000000, 0x7ffd00000000]);
         let program = &mappings[0];

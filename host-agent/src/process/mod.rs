@@ -3,11 +3,14 @@
 //! Samplers tell what they see happen ([`Processes::forked`] and so on); whatever nobody told is read from `/proc` when
 //! it is asked for. A process that ended is remembered until its last samples have been exported.
 
+mod context;
 mod maps;
 mod proc;
 mod table;
 
+pub use context::{Context, read_context};
 pub use maps::{Mapping, parse_maps};
+pub(crate) use proc::read as read_proc;
 pub use table::Processes;
 
 use crate::sampler::Comm;

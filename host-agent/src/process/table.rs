@@ -120,6 +120,15 @@ impl Processes {
         inner.alive.get(&pid).map(|entry| entry.process.id)
     }
 
+    /// It runs still, as far as anybody told.
+    pub fn is_alive(&self, id: ProcessId) -> bool {
+        let inner = self.lock();
+        inner
+            .alive
+            .get(&id.pid)
+            .is_some_and(|entry| entry.process.id == id)
+    }
+
     /// What is mapped in `pid`, ready for a walk.
     pub fn modules(&self, pid: u32) -> Option<Arc<Modules>> {
         let process = self.current(pid)?;
