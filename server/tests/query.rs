@@ -519,6 +519,6 @@ fn the_page_the_metrics_and_added_routes_are_served() {
         "success"
     );
     let metrics = get(server.address, "/metrics").text();
-    assert!(metrics.ends_with("scraper_up 1\n") && metrics.contains("pilotlight_ready 1"));
+    assert!(metrics.contains("\nscraper_up 1\n") && metrics.contains("pilotlight_ready 1"));
     server.stop();
 }
