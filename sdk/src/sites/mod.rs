@@ -244,7 +244,9 @@ fn find(
 fn hash_of(frames: &[u64], truncated: bool) -> u64 {
     let mut hash = frames.len() as u64 ^ u64::from(truncated) << 32;
     for frame in frames {
-        let product = u128::from(hash ^ frame) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835_u128;
+        let product = u128::from(hash ^ frame)
+            // Wrapping: a program that checks for overflow must not panic in its allocator.
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         hash = product as u64 ^ (product >> 64) as u64;
     }
     hash
