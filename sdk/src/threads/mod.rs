@@ -6,6 +6,14 @@ mod budget;
 mod choice;
 pub(crate) mod created;
 mod engines;
+// Where libc is part of the program there is nothing to stand before.
+#[cfg(all(feature = "thread-hook", not(target_feature = "crt-static")))]
+mod exec;
+#[cfg(not(all(feature = "thread-hook", not(target_feature = "crt-static"))))]
+mod exec {
+    pub(super) fn keep() {}
+    pub(super) fn note_process() {}
+}
 #[cfg(feature = "thread-hook")]
 mod hook;
 mod perf;
@@ -89,12 +97,14 @@ fn threads() -> MutexGuard<'static, Option<Threads>> {
 pub(crate) fn keep_hook() {
     #[cfg(feature = "thread-hook")]
     hook::keep();
+    exec::keep();
 }
 
 /// Samples every thread; those that start later are found by hook or by [`scan`].
 pub(crate) fn arm(engine: Engine, period: Duration, budget_percent: f64) {
     let armed = Threads::new(engine, period.as_nanos() as u64, budget_percent);
     *threads() = Some(armed);
+    exec::note_process();
     ARMED.store(true, Ordering::SeqCst);
     scan();
 }
@@ -176,7 +186,8 @@ impl Threads {
             process_timer,
             armed: HashMap::new(),
             refused: HashSet::new(),
-            free: Vec::new(),
+            // All there will be: `exec` may be called where nothing can be allocated.
+            free: Vec::with_capacity(SLOTS),
             next_slot: slots::FIRST,
             random: timer::monotonic_ns() ^ u64::from(std::process::id()) << 40,
             listed: None,
