@@ -17,6 +17,7 @@
 //!
 //! Peers are built on demand below `target/bench`; `profile` needs Go.
 
+mod agent;
 mod child;
 mod cold_build;
 mod figure;
@@ -58,9 +59,12 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["server"] => server::run(),
         ["store", words @ ..] => store::run(words),
         ["ui"] => ui::run(),
+        ["agent"] => agent::run(),
+        // One measuring process of `agent`.
+        ["agent-child", frequency_hz, load] => agent::measure(frequency_hz, load),
         ["build"] => cold_build::run(),
         _ => Err("usage: bench profile | unwind | sdk [GROUP…] | server \
-             | store [FOLDER] [--long] [--pyroscope URL] [--parca URL] | ui | build"
+             | store [FOLDER] [--long] [--pyroscope URL] [--parca URL] | ui | agent | build"
             .into()),
     }
 }

@@ -119,6 +119,8 @@ struct scratch {
 	u32 exact;
 	u32 mappings, count;
 	u32 window;
+	u32 switched; // how often a walk left one stack for another
+	u32 pad;
 	struct limit limit; // raw samples of this CPU
 	struct stack_record user;
 	struct kernel_record kernel;

@@ -4,6 +4,7 @@
 #include "find.h"
 
 #define NEAR_FRAME (1U << 20)
+#define MOST_SWITCHES 4
 
 static always_inline int read_word(u64 at, u64 *out)
 {
@@ -68,7 +69,8 @@ static always_inline u32 by_frame_pointer(struct scratch *s, u32 has_cfi)
 		return returned(s, word, s->sp + 8);
 	if (!s->bp)
 		return ROOT;
-	if (s->bp < s->sp || s->bp - s->sp > NEAR_FRAME)
+	// Go's runtime works on a stack of its own: the frame pointer leads back to the goroutine's, wherever that is.
+	if ((s->bp < s->sp || s->bp - s->sp > NEAR_FRAME) && (has_cfi || s->switched++ >= MOST_SWITCHES))
 		return BAD_FRAME_POINTER;
 	if (read_word(s->bp + 8, &word) || read_word(s->bp, &saved))
 		return BAD_FRAME_POINTER;
@@ -166,6 +168,7 @@ static long step(u32 index, u32 *what)
 static always_inline void walk(struct scratch *s, u32 what)
 {
 	s->start = s->end = 0;
+	s->switched = 0;
 	s->user.kind = RECORD_USER_STACK;
 	s->user.frames = 0;
 	s->user.hash = 0x243f6a8885a308d3ULL;

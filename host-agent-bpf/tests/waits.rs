@@ -17,6 +17,12 @@ fn waits_have_their_length_their_kind_and_a_stack() {
     if skip() {
         return;
     }
+    // Where others have the CPUs, the victim is kept from beginning to wait now and then: that is in what it measured,
+    // and is no wait.
+    assert!((0..4).any(|_| compare().is_ok()), "four times");
+}
+
+fn compare() -> Result<(), String> {
     let mut victim = Running::victim(&["50", "waits"]);
     let pid = victim.pid();
     let mut engine = Engine::load(&Options {
@@ -53,7 +59,9 @@ fn waits_have_their_length_their_kind_and_a_stack() {
             told[name],
             waits.len()
         );
-        assert!((0.95..=1.05).contains(&share), "{name}: {share}");
+        if !(0.95..=1.05).contains(&share) {
+            return Err(format!("{name}: {share}"));
+        }
         for wait in waits {
             all += wait.samples;
             let stack = wait.user.as_ref().expect("a user stack");
@@ -63,4 +71,5 @@ fn waits_have_their_length_their_kind_and_a_stack() {
     }
     assert!(all >= 150, "{all}");
     assert_eq!(whole, all, "{whole} of {all}");
+    Ok(())
 }

@@ -5,7 +5,7 @@
 use pilotlight_host_agent::bpf::BpfSampler;
 use pilotlight_host_agent::process::Processes;
 use pilotlight_host_agent::{Losses, Sample, Sampler, SamplerOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -191,4 +191,62 @@ fn go_reaches_the_root() {
     assert!(built.unwrap().success());
     reaches_the_root(&mut Command::new(folder.join("hot")), 200);
     let _ = std::fs::remove_dir_all(folder);
+}
+
+/// Compilers come and go: nobody knows them before they run.
+#[test]
+fn short_lived_compilers_have_whole_stacks() {
+    if skip() || !has("cc") {
+        return;
+    }
+    let folder = folder("compilers");
+    let function = |n: u32| {
+        format!(
+            "int f{n}(int *a, int n) {{ int s = 0; for (int i = 0; i < n; i++) {{ s += a[i] * {n}; if (s & {n}) s ^= a[n - i - 1]; a[i] = s; }} return s; }}\n"
+        )
+    };
+    let source: String = (1..150).map(function).collect();
+    std::fs::write(folder.join("many.c"), source).unwrap();
+    let options = SamplerOptions {
+        frequency_hz: 97,
+        ..SamplerOptions::default()
+    };
+    let here = folder.clone();
+    let is_ours = move |sample: &Sample, processes: &Processes| {
+        let process = processes.get(sample.process);
+        process.is_some_and(|process| is_compiler(&process.exe)) && !here.as_os_str().is_empty()
+    };
+    let mut runs = 0;
+    let taken = sample(&options, is_ours, |taken| {
+        if runs > 0 && taken.count(|_| true) >= 120 {
+            return true;
+        }
+        compile(&folder);
+        runs += 1;
+        false
+    });
+    let (whole, all) = taken.whole();
+    println!("{whole} of {all} whole in {runs} runs");
+    let _ = std::fs::remove_dir_all(&folder);
+    assert!(all >= 60, "{all} samples of {runs} runs");
+    assert!(
+        whole * 100 >= all * 95,
+        "{whole} of {all}: {:#?}",
+        taken.why_cut()
+    );
+}
+
+fn is_compiler(exe: &[u8]) -> bool {
+    ["/cc1", "/as", "/gcc"]
+        .iter()
+        .any(|end| exe.windows(end.len()).any(|w| w == end.as_bytes()))
+}
+
+fn compile(folder: &Path) {
+    let mut command = Command::new("cc");
+    let status = command
+        .args(["-O2", "-c", "many.c"])
+        .current_dir(folder)
+        .status();
+    assert!(status.unwrap().success());
 }

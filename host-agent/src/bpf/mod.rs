@@ -4,17 +4,20 @@
 //! | file | job |
 //! |---|---|
 //! | `publish` | processes and tables, kept true in the kernel |
+//! | `queue` | processes whose tables are to be made ready |
 //! | `samples` | counts to samples, counters to losses |
 
 mod publish;
+mod queue;
 mod samples;
 
 use crate::perf::{Foreign, Sideband};
 use crate::process::Processes;
 use crate::{Batch, Error, Sampler, SamplerOptions};
+pub use pilotlight_agent_bpf::enable_run_time_statistics;
 use pilotlight_agent_bpf::{Engine, OffCpu, Options, Raw, TableSize};
 use publish::Publisher;
-use std::collections::BTreeSet;
+use queue::Queue;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -22,18 +25,24 @@ use std::time::Duration;
 
 /// What happened is looked at this often, or when there is much of it.
 const TURN_MS: i32 = 50;
+/// Tables are made by so many threads: a compiler need not wait for the tables of a browser.
+const BUILDERS: usize = 2;
+/// Samples that wait for tables; those beyond are walked when tables have been made in between.
+const MOST_HELD: usize = 2048;
 /// A copy of a stack that is shorter ends where the stack does.
 const FULL_COPY_BYTES: usize = (16 << 10) - 4096;
 
 /// The sampler; see the module.
 pub struct BpfSampler {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 struct Shared {
     end: AtomicBool,
     state: Mutex<State>,
+    queue: Queue,
+    processes: Arc<Processes>,
 }
 
 struct State {
@@ -45,6 +54,8 @@ struct State {
     period_ns: u64,
     /// What the thread met; handed out by the next drain.
     failed: Option<pilotlight_agent_bpf::Error>,
+    /// Samples of processes whose tables are being made.
+    held: Vec<Raw>,
 }
 
 impl BpfSampler {
@@ -53,7 +64,7 @@ impl BpfSampler {
     /// # Errors
     /// When the kernel refuses: without CAP_BPF and CAP_PERFMON, before 5.17, without BTF.
     pub fn start(options: &SamplerOptions, processes: Arc<Processes>) -> Result<BpfSampler, Error> {
-        let mut engine = Engine::load(&engine_options(options)).map_err(unavailable)?;
+        let mut engine = load(options)?;
         // What happens from now on is told; what was before is read once.
         let sideband = Sideband::open(options, Arc::clone(&processes))?;
         processes.read_all();
@@ -64,29 +75,42 @@ impl BpfSampler {
             engine,
             sideband,
             publisher: Publisher::default(),
-            processes,
+            processes: Arc::clone(&processes),
             pids: options.pids.clone(),
             period_ns: 1_000_000_000 / u64::from(options.frequency_hz.clamp(1, 997)),
             failed: None,
+            held: Vec::new(),
         };
         let shared = Arc::new(Shared {
             end: AtomicBool::new(false),
             state: Mutex::new(state),
+            queue: Queue::default(),
+            processes,
         });
-        let run = {
-            let shared = Arc::clone(&shared);
-            move || run(&shared, &descriptors)
-        };
-        let name = "pilotlight-bpf".to_owned();
-        let thread = std::thread::Builder::new().name(name).spawn(run);
-        let thread = thread.map_err(|source| Error::Thread {
-            what: "reading BPF rings",
-            source,
-        })?;
-        Ok(BpfSampler {
+        let mut sampler = BpfSampler {
             shared,
-            thread: Some(thread),
-        })
+            threads: Vec::new(),
+        };
+        sampler.spawn("pilotlight-bpf", move |shared| run(shared, &descriptors))?;
+        for _ in 0..BUILDERS {
+            sampler.spawn("pilotlight-tabs", build)?;
+        }
+        Ok(sampler)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        run: impl FnOnce(&Shared) + Send + 'static,
+    ) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let thread = thread.spawn(move || run(&shared));
+        self.threads.push(thread.map_err(|source| Error::Thread {
+            what: "sampling by BPF",
+            source,
+        })?);
+        Ok(())
     }
 
     /// What the tables in the kernel take.
@@ -98,6 +122,14 @@ impl BpfSampler {
     pub fn programs(&self) -> Vec<pilotlight_agent_bpf::ProgramFigures> {
         self.shared.state().engine.programs()
     }
+}
+
+/// Has the kernel verify the programs, without sampling: to see whether it would, and what that takes.
+///
+/// # Errors
+/// As of [`BpfSampler::start`].
+pub fn load(options: &SamplerOptions) -> Result<Engine, Error> {
+    Engine::load(&engine_options(options)).map_err(unavailable)
 }
 
 fn engine_options(options: &SamplerOptions) -> Options {
@@ -138,7 +170,8 @@ impl Sampler for BpfSampler {
 impl Drop for BpfSampler {
     fn drop(&mut self) {
         self.shared.end.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
+        self.shared.queue.close();
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
@@ -155,7 +188,19 @@ fn run(shared: &Shared, descriptors: &[i32]) {
         wait(descriptors);
         let mut state = shared.state();
         let raw = state.engine.raw();
-        if let Err(error) = state.turn(raw) {
+        let changed = state.turn(raw);
+        drop(state);
+        shared.queue.add(changed);
+    }
+}
+
+/// Makes tables ready and hands them to the kernel, a process after the other.
+fn build(shared: &Shared) {
+    while let Some(pid) = shared.queue.next() {
+        // What takes long is done without the lock.
+        let _ = shared.processes.modules(pid);
+        let mut state = shared.state();
+        if let Err(error) = state.publish(pid) {
             state.failed = Some(error);
         }
     }
@@ -176,21 +221,31 @@ fn wait(descriptors: &[i32]) {
 }
 
 impl State {
-    /// Brings what processes did and what could not be walked into order, then tells the kernel what is new.
-    fn turn(&mut self, raw: Vec<Raw>) -> Result<(), pilotlight_agent_bpf::Error> {
-        let mut pids = BTreeSet::new();
-        for sample in &raw {
-            if sample.waiting.is_none() && self.wants(sample.pid) {
-                pids.insert(sample.pid);
-                self.sideband.add(&foreign(sample));
+    /// Brings what processes did and what could not be walked into order. Returns the processes whose tables are to be
+    /// made ready.
+    fn turn(&mut self, raw: Vec<Raw>) -> Vec<u32> {
+        let mut pids = Vec::new();
+        for sample in raw {
+            if sample.waiting.is_some() || !self.wants(sample.pid) {
+                continue;
+            }
+            pids.push(sample.pid);
+            if self.processes.is_ready(sample.pid) || self.held.len() >= MOST_HELD {
+                self.sideband.add(&foreign(&sample));
+            } else {
+                self.held.push(sample);
             }
         }
         pids.extend(self.sideband.turn());
-        for pid in pids {
-            self.publisher
-                .update(pid, self.engine.tables(), &self.processes)?;
+        pids
+    }
+
+    fn publish(&mut self, pid: u32) -> Result<(), pilotlight_agent_bpf::Error> {
+        for sample in self.held.extract_if(.., |sample| sample.pid == pid) {
+            self.sideband.add(&foreign(&sample));
         }
-        Ok(())
+        self.publisher
+            .update(pid, self.engine.tables(), &self.processes)
     }
 
     fn wants(&self, pid: u32) -> bool {
@@ -202,7 +257,8 @@ impl State {
             return Err(error);
         }
         let mut drained = self.engine.drain()?;
-        self.turn(std::mem::take(&mut drained.raw))?;
+        // Processes of these samples are made ready by the next that come.
+        self.turn(std::mem::take(&mut drained.raw));
         let refused = self.publisher.sweep(self.engine.tables())?;
         let mut batch = self.sideband.take();
         batch.losses.add("no_room_for_mappings", refused);

@@ -74,8 +74,8 @@ impl Files {
         }
         // A file that cannot be read is not tried again until it changes.
         let read = read(&file, key, mapping).ok().map(Arc::new);
-        self.lock().insert(key, read.clone());
-        read
+        // Another thread may have read it meanwhile: its table is the one that all share.
+        self.lock().entry(key).or_insert(read).clone()
     }
 
     /// All code of a process.

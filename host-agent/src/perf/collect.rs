@@ -181,7 +181,7 @@ impl Collector {
             bp: registers.bp,
         };
         let walk_once = || {
-            let modules = self.processes.modules(raw.pid)?;
+            let modules = self.processes.last_modules(raw.pid)?;
             Some(walk(
                 registers,
                 raw.in_kernel,

@@ -30,6 +30,7 @@ struct Inner {
 #[derive(Debug)]
 struct Ended {
     process: Arc<Process>,
+    modules: Option<Arc<Modules>>,
     /// One more export has gone by since.
     old: bool,
 }
@@ -127,6 +128,31 @@ impl Processes {
             .alive
             .get(&id.pid)
             .is_some_and(|entry| entry.process.id == id)
+    }
+
+    /// [`Processes::modules`] would answer at once, or never.
+    pub fn is_ready(&self, pid: u32) -> bool {
+        let inner = self.lock();
+        let alive = inner.alive.get(&pid);
+        alive.is_none_or(|entry| entry.modules.is_some())
+    }
+
+    /// [`Processes::modules`] of what [`Processes::last`] ran in `pid`.
+    pub fn last_modules(&self, pid: u32) -> Option<Arc<Modules>> {
+        if let Some(modules) = self.modules(pid) {
+            return Some(modules);
+        }
+        let process = self.last(pid)?;
+        if let Some(ended) = self.lock().ended.get(&process.id)
+            && let Some(modules) = &ended.modules
+        {
+            return Some(Arc::clone(modules));
+        }
+        let modules = Arc::new(self.files.modules(&process));
+        if let Some(ended) = self.lock().ended.get_mut(&process.id) {
+            ended.modules = Some(Arc::clone(&modules));
+        }
+        Some(modules)
     }
 
     /// What is mapped in `pid`, ready for a walk.
@@ -286,6 +312,7 @@ impl Inner {
                 process.id,
                 Ended {
                     process,
+                    modules: entry.modules,
                     old: false,
                 },
             );

@@ -1,0 +1,214 @@
+//! `bench agent`: what the host agent's sampler by BPF costs, on a machine that idles and on one that is busy.
+//!
+//! The peer's figures are those of OpenTelemetry's eBPF profiler as measured on a machine of this kind (research), at
+//! its own frequencies: it is not started here.
+
+use crate::child::{Outcome, Readings, readings};
+use crate::figure::{Figure, Goal};
+use pilotlight_host_agent::bpf::BpfSampler;
+use pilotlight_host_agent::process::Processes;
+use pilotlight_host_agent::{Sampler, SamplerOptions};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECONDS: u64 = 10;
+
+/// Prints all figures of the part. Needs root.
+pub fn run() -> Outcome<()> {
+    for frequency_hz in ["19", "97"] {
+        for load in ["idle", "busy"] {
+            let program = std::env::current_exe()?;
+            let run = readings(&program, &["agent-child", frequency_hz, load])?;
+            print(&run, frequency_hz, load)?;
+        }
+    }
+    Ok(())
+}
+
+fn print(run: &Readings, frequency_hz: &str, load: &str) -> Outcome<()> {
+    let of = |name: &str| format!("{name}_{frequency_hz}hz_{load}");
+    let figure = |name: &str, value, unit, goal, peer| {
+        Figure::print_of("agent", &of(name), value, unit, goal, peer)
+    };
+    let share = |name| {
+        Ok::<f64, Box<dyn std::error::Error>>(run.get(name)? / (SECONDS as f64 * 1e9) * 100.0)
+    };
+    // A third of 12 % of a core on a machine full of compilers.
+    figure(
+        "cpu",
+        share("cpu_ns")? + share("bpf_ns")?,
+        "%",
+        Goal::AtMost(4.0),
+        "otel(research):12%_97hz_compilers",
+    );
+    figure(
+        "bpf_cpu",
+        share("bpf_ns")?,
+        "%",
+        Goal::AtMost(0.2),
+        "otel(research):0.60%_97hz",
+    );
+    let runs = run.get("runs")?.max(1.0);
+    figure(
+        "ns_a_tick",
+        run.get("bpf_ns")? / runs,
+        "ns",
+        Goal::AtMost(10_300.0),
+        "otel(research):30900ns",
+    );
+    figure(
+        "rss_without_tables",
+        run.get("rss_bytes")? / 1e6,
+        "MB",
+        Goal::AtMost(64.0),
+        "otel(research):64-150MB",
+    );
+    figure(
+        "completeness",
+        run.get("ticks")? / run.get("expected")? * 100.0,
+        "%",
+        Goal::AtLeast(99.5),
+        "",
+    );
+    figure(
+        "accounted",
+        run.get("accounted")? * 100.0,
+        "%",
+        Goal::AtLeast(99.5),
+        "",
+    );
+    figure(
+        "verified_instructions",
+        run.get("verified")?,
+        "",
+        Goal::AtMost(20_000.0),
+        "otel(research):nc",
+    );
+    figure(
+        "start_cpu",
+        run.get("start_ns")? / 1e6,
+        "ms",
+        Goal::AtMost(100.0),
+        "otel(research):3400ms",
+    );
+    figure(
+        "bytes_a_row",
+        run.get("bytes_a_row")?,
+        "B",
+        Goal::AtMost(5.0),
+        "otel(research):8-16B",
+    );
+    figure("rows", run.get("rows")?, "", Goal::None, "");
+    Ok(())
+}
+
+/// One measuring process: samples the whole machine for a while and says what it took.
+pub fn measure(frequency_hz: &str, load: &str) -> Outcome<()> {
+    let options = SamplerOptions {
+        frequency_hz: frequency_hz.parse()?,
+        ..SamplerOptions::default()
+    };
+    let workers = match load {
+        "busy" => start_work()?,
+        _ => Vec::new(),
+    };
+    let processes = Arc::new(Processes::new());
+    let before_ns = thread_cpu_ns();
+    let engine = pilotlight_host_agent::bpf::load(&options)?;
+    let start_ns = thread_cpu_ns() - before_ns;
+    drop(engine);
+    let _statistics = pilotlight_host_agent::bpf::enable_run_time_statistics()?;
+    let mut sampler = BpfSampler::start(&options, Arc::clone(&processes))?;
+    // Tables of what runs already are made in the first seconds.
+    std::thread::sleep(Duration::from_secs(3));
+    sampler.drain()?;
+    let programs = |sampler: &BpfSampler| -> (u64, u64) {
+        let programs = sampler.programs();
+        let sum = programs.iter().map(|p| p.run_time_ns).sum();
+        let tick = programs.iter().find(|p| p.name == "on_tick");
+        (sum, tick.map_or(0, |p| p.runs))
+    };
+    let (cpu_ns, (bpf_ns, runs)) = (process_cpu_ns(), programs(&sampler));
+    let began = std::time::Instant::now();
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let batch = sampler.drain()?;
+    let elapsed = began.elapsed().as_secs_f64();
+    let (cpu_after_ns, (bpf_after_ns, runs_after)) = (process_cpu_ns(), programs(&sampler));
+    let tables = sampler.tables();
+    let sampled: u64 = batch.samples.iter().map(|sample| sample.count).sum();
+    let lost = batch.losses.total();
+    let cpus = std::thread::available_parallelism()?.get() as f64;
+    let ticks = (runs_after - runs) as f64;
+    println!("cpu_ns {}", cpu_after_ns - cpu_ns);
+    println!("bpf_ns {}", bpf_after_ns - bpf_ns);
+    println!("runs {ticks}");
+    println!("ticks {ticks}");
+    println!(
+        "expected {}",
+        f64::from(options.frequency_hz) * elapsed * cpus
+    );
+    println!(
+        "accounted {}",
+        sampled as f64 / (sampled + lost).max(1) as f64
+    );
+    println!(
+        "rss_bytes {}",
+        rss_bytes().saturating_sub(tables.held_bytes)
+    );
+    println!(
+        "verified {}",
+        sampler
+            .programs()
+            .iter()
+            .map(|p| p.verified_instructions)
+            .sum::<u32>()
+    );
+    println!("start_ns {start_ns}");
+    println!(
+        "bytes_a_row {}",
+        tables.used_bytes as f64 / tables.rows.max(1) as f64
+    );
+    println!("rows {}", tables.rows);
+    for mut worker in workers {
+        let _ = worker.kill();
+        let _ = worker.wait();
+    }
+    Ok(())
+}
+
+/// One busy process a CPU, each with deep stacks of native code.
+fn start_work() -> Outcome<Vec<std::process::Child>> {
+    let cpus = std::thread::available_parallelism()?.get();
+    let program = "import json\nwhile True:\n json.loads(json.dumps(list(range(2000))))\n";
+    let start = |_| {
+        std::process::Command::new("python3")
+            .args(["-c", program])
+            .spawn()
+    };
+    Ok((0..cpus).map(start).collect::<Result<_, _>>()?)
+}
+
+fn rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn cpu_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid place for the answer.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn thread_cpu_ns() -> u64 {
+    cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn process_cpu_ns() -> u64 {
+    cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0
+// The helpers for a build as an ordinary program; replay.c answers them from a bundle.
+#pragma once
+
+#define UINT(name, value) int(*name)[value]
+#define TYPE(name, type) typeof(type) *name
+
+void *bpf_map_lookup_elem(void *map, const void *key);
+long bpf_map_update_elem(void *map, const void *key, const void *value, u64 flags);
+long bpf_map_delete_elem(void *map, const void *key);
+long bpf_probe_read_user(void *out, u32 size, const void *from);
+long bpf_loop(u32 count, long (*callback)(u32, u32 *), void *context, u64 flags);
