@@ -362,6 +362,31 @@ fn a_damaged_or_deleted_index_changes_no_answer() {
         .for_each(|byte| *byte ^= 0x5a);
     fs::write(&file, bytes).unwrap();
     check("scrambled", None);
+    // A snapshot of sled half written: spacejam/sled#1527, #1533.
+    let snapshots = |keep: fn(&[u8]) -> Vec<u8>| {
+        let mut found = 0;
+        for entry in fs::read_dir(&index).unwrap() {
+            let path = entry.unwrap().path();
+            if path
+                .file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with("snap.")
+            {
+                fs::write(&path, keep(&fs::read(&path).unwrap())).unwrap();
+                found += 1;
+            }
+        }
+        found
+    };
+    check("whole again", None);
+    assert!(snapshots(|bytes| bytes[..bytes.len() / 2].to_vec()) > 0);
+    check("a snapshot cut", None);
+    snapshots(|bytes| bytes.iter().map(|byte| !byte).collect());
+    check("a snapshot scrambled", None);
+    snapshots(|_| Vec::new());
+    check("a snapshot empty", None);
     let _ = fs::remove_dir_all(&index);
     fs::write(&index, b"not a folder").unwrap();
     check("a file in its place", Some(true));
