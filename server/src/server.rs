@@ -85,7 +85,14 @@ impl Server {
         let queries = Fair::new(cores() + 1, config.query.waiting);
         for (tenant, own) in stores {
             let debuginfo = debuginfo(&own).await?;
-            let app = app(&own, disk(&own).await?, debuginfo.clone(), queries.clone());
+            let (disk, stopping) = (disk(&own).await?, stopping.clone());
+            let app = app(
+                &own,
+                disk,
+                debuginfo.clone(),
+                queries.clone(),
+                stopping.clone(),
+            );
             let writer = app.writer.clone();
             threads.push(thread("segment-writer", move || writer.run())?);
             let store = store_thread(&own, app.clone(), stopping.clone());
@@ -273,6 +280,7 @@ fn app(
     disk: Arc<dyn Disk>,
     debuginfo: Arc<Debuginfo>,
     queries: Arc<Fair>,
+    stopping: Arc<AtomicBool>,
 ) -> Arc<App> {
     let metrics = Arc::new(Metrics::default());
     let catalog = Arc::new(Catalog::default());
@@ -305,6 +313,7 @@ fn app(
         writer,
         policy: Policy::new(config.ingest.clone(), kept_for),
         progress: Progress::default(),
+        stopping,
         env: config.env.clone(),
         limits: config.limits.clone(),
         budget: Arc::new(Semaphore::new(config.head_bytes / 1024)),

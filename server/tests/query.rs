@@ -4,8 +4,12 @@
 #[path = "query/bounds.rs"]
 mod bounds;
 mod common;
+#[path = "query/detail.rs"]
+mod detail;
 #[path = "query/gopprof.rs"]
 mod gopprof;
+#[path = "query/live.rs"]
+mod live;
 #[path = "query/sources.rs"]
 mod sources;
 

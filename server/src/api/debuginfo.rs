@@ -97,6 +97,7 @@ fn selection(app: &App, params: &Params) -> Result<Option<Selection>, ApiError> 
         selector,
         from_ns,
         until_ns,
+        sample_labels: None,
     }))
 }
 

@@ -65,10 +65,25 @@ impl Sides {
         })
     }
 
-    fn tree(&self, params: &Params) -> Result<(Value, crate::query::tree::Tree), ApiError> {
+    fn events(&self, app: &App, cancel: &Cancel) -> Result<Events, QueryError> {
+        Ok(Events {
+            current: events(app, &self.current, &self.coverage[0], cancel)?,
+            base: events(app, &self.base, &self.coverage[1], cancel)?,
+        })
+    }
+
+    fn tree(
+        &self,
+        app: &App,
+        params: &Params,
+        cancel: &Cancel,
+    ) -> Result<(Value, crate::query::tree::Tree), ApiError> {
         let max_nodes = params.number("max_nodes", 1, MOST_NODES, DEFAULT_NODES)?;
         let tree = self.diff.finish(max_nodes);
         let mut meta = self.meta();
+        let events = self.events(app, cancel)?;
+        meta["events"] = events.current.into();
+        meta["base_events"] = events.base.into();
         meta["cut_nodes"] = tree.cut_nodes.into();
         meta["cut_value"] = tree.cut_value.into();
         Ok((meta, tree))
@@ -83,7 +98,7 @@ pub async fn binary(
 ) -> Result<Response, ApiError> {
     let gzip = tree::accepts_gzip(&headers);
     run(&app, move |app, cancel| {
-        let (meta, tree) = sides(app, &params, cancel)?.tree(&params)?;
+        let (meta, tree) = sides(app, &params, cancel)?.tree(app, &params, cancel)?;
         Ok(tree::bytes_response(&tree, &meta, gzip))
     })
     .await
@@ -92,7 +107,7 @@ pub async fn binary(
 /// `GET /api/v1/diff.json`.
 pub async fn json(State(app): State<Arc<App>>, params: Params) -> Result<Response, ApiError> {
     run(&app, move |app, cancel| {
-        let (meta, tree) = sides(app, &params, cancel)?.tree(&params)?;
+        let (meta, tree) = sides(app, &params, cancel)?.tree(app, &params, cancel)?;
         Ok(tree::json_response(meta, tree))
     })
     .await
@@ -103,10 +118,7 @@ pub async fn top(State(app): State<Arc<App>>, params: Params) -> Result<Json<Val
     run(&app, move |app, cancel| {
         let limit = params.number("limit", 1, usize::MAX, usize::MAX)?;
         let sides = sides(app, &params, cancel)?;
-        let events = Events {
-            current: events(app, &sides.current, &sides.coverage[0], cancel)?,
-            base: events(app, &sides.base, &sides.coverage[1], cancel)?,
-        };
+        let events = sides.events(app, cancel)?;
         let mut rows = sides.diff.top(events);
         let mut answer = sides.meta();
         answer["events"] = events.current.into();
@@ -147,6 +159,14 @@ fn events(
         type_id,
         ..selection.clone()
     };
+    if selection.sample_labels.is_some() {
+        let window_ns = selection.until_ns.saturating_sub(selection.from_ns);
+        let (lines, _) = engine.series(&selection, window_ns.max(1_000_000), None, cancel)?;
+        let points = lines.iter().flat_map(|line| &line.points);
+        return Ok(points
+            .map(|(_, sum)| u64::try_from(*sum).unwrap_or(0))
+            .sum());
+    }
     let mut sum = 0_u64;
     engine.walk_totals(&selection, cancel, |_, _, total| {
         sum = sum.saturating_add(u64::try_from(total).unwrap_or(0));

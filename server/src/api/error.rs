@@ -71,7 +71,7 @@ pub async fn no_such_endpoint(uri: Uri) -> ApiError {
         StatusCode::NOT_FOUND,
         format!(
             "{}: no such endpoint; there are push, types, labels, labels/{{name}}/values, tree, \
-             tree.json, top, diff, diff.json, diff/top, depth, series, pprof, debuginfo, targets and status under /api/v1",
+             tree.json, top, diff, diff.json, diff/top, depth, function, heatmap, exemplars, series, live, openapi.json, pprof, debuginfo, targets and status under /api/v1",
             uri.path()
         ),
     )

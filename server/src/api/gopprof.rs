@@ -52,11 +52,13 @@ async fn profile(app: Arc<App>, kind: String, params: Params) -> Result<Response
                 (vec![id], String::new())
             }
         };
+        let sample_labels = params.sample_labels()?;
         let of = |type_id| Selection {
             type_id,
             selector: selector.clone(),
             from_ns,
             until_ns,
+            sample_labels: sample_labels.clone(),
         };
         let columns: Vec<Selection> = ids.into_iter().map(of).collect();
         let (profile, coverage) = app.engine.pprof_columns(&columns, &default, cancel)?;

@@ -2,12 +2,15 @@
 
 mod debuginfo;
 mod debuginfod;
+mod detail;
 mod diff;
 mod error;
 pub mod fair;
 mod gopprof;
 mod guard;
 mod intake;
+mod live;
+mod openapi;
 mod otlp;
 mod params;
 mod parca;
@@ -20,6 +23,7 @@ mod tree;
 mod ui;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -45,6 +49,8 @@ pub struct App {
     pub policy: Policy,
     /// How far the start is.
     pub progress: Progress,
+    /// Set when the server ends: answers without an end of their own end then.
+    pub stopping: Arc<AtomicBool>,
     /// Time.
     pub env: Arc<dyn Env>,
     /// Of pushed profiles.
@@ -85,9 +91,14 @@ pub fn router(app: Arc<App>, extra: Option<Router>) -> Router {
         .route("/api/v1/diff", get(diff::binary))
         .route("/api/v1/diff.json", get(diff::json))
         .route("/api/v1/diff/top", get(diff::top))
+        .route("/api/v1/function", get(detail::function))
+        .route("/api/v1/heatmap", get(detail::heatmap))
+        .route("/api/v1/exemplars", get(detail::exemplars))
         .route("/api/v1/depth", get(diff::depth))
         .route("/api/v1/series", get(read::series))
         .route("/api/v1/pprof", get(read::pprof))
+        .route("/api/v1/live", get(live::live))
+        .route("/api/v1/openapi.json", get(openapi::openapi))
         .route("/api/v1/targets", get(status::targets))
         .route("/api/v1/status", get(status::status))
         .route(

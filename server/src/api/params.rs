@@ -7,7 +7,9 @@ use axum::http::request::Parts;
 
 use super::{ApiError, App};
 use crate::query::engine::Selection;
+use crate::query::sample_labels::SampleLabels;
 use crate::query::selector::Selector;
+use crate::query::series::default_step;
 use crate::query::time;
 
 /// Parameters by name; each may stand once.
@@ -91,6 +93,27 @@ impl Params {
         })
     }
 
+    /// `labels`: which samples count, by the labels that samples have themselves.
+    pub fn sample_labels(&self) -> Result<Option<SampleLabels>, ApiError> {
+        match self.get("labels") {
+            None => Ok(None),
+            Some(_) => Ok(Some(SampleLabels(self.selector_named("labels", "{}")?))),
+        }
+    }
+
+    /// `step`, or what gives a line some hundred points.
+    pub fn step_ns(&self, window_ns: i64) -> Result<i64, ApiError> {
+        let Some(text) = self.get("step") else {
+            return Ok(default_step(window_ns));
+        };
+        let step = time::duration(text).filter(|&step| step > 0);
+        step.ok_or_else(|| {
+            ApiError::bad(format!(
+                "parameter step: {text} is not a duration such as 10s"
+            ))
+        })
+    }
+
     /// A whole number between `min` and `max`, or a default.
     pub fn number(
         &self,
@@ -136,6 +159,7 @@ impl Params {
             selector: self.selector_named("base_q", self.get("q").unwrap_or("{}"))?,
             from_ns,
             until_ns,
+            sample_labels: current.sample_labels.clone(),
         })
     }
 
@@ -157,6 +181,7 @@ impl Params {
             selector,
             from_ns,
             until_ns,
+            sample_labels: self.sample_labels()?,
         })
     }
 }

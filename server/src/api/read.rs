@@ -13,8 +13,6 @@ use super::params::Params;
 use super::run::run;
 use super::{ApiError, App};
 use crate::query::engine::Coverage;
-use crate::query::series::default_step;
-use crate::query::time;
 
 /// `GET /api/v1/types`.
 pub async fn types(State(app): State<Arc<App>>, params: Params) -> Result<Json<Value>, ApiError> {
@@ -84,16 +82,7 @@ fn optional_type(
 pub async fn series(State(app): State<Arc<App>>, params: Params) -> Result<Json<Value>, ApiError> {
     run(&app, move |app, cancel| {
         let selection = params.selection(app)?;
-        let step_ns = match params.get("step") {
-            Some(text) => time::duration(text)
-                .filter(|&step| step > 0)
-                .ok_or_else(|| {
-                    ApiError::bad(format!(
-                        "parameter step: {text} is not a duration such as 10s"
-                    ))
-                })?,
-            None => default_step(selection.until_ns - selection.from_ns),
-        };
+        let step_ns = params.step_ns(selection.until_ns - selection.from_ns)?;
         let (lines, coverage) = app
             .engine
             .series(&selection, step_ns, params.get("by"), cancel)?;

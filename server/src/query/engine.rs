@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
+use super::sample_labels::SampleLabels;
 use super::selector::Selector;
 use crate::debuginfo::Debuginfo;
 use crate::metrics::Metrics;
@@ -46,6 +47,8 @@ pub struct Selection {
     pub from_ns: i64,
     /// First profile time that is too late.
     pub until_ns: i64,
+    /// Which samples of the series; `None` = all.
+    pub sample_labels: Option<SampleLabels>,
 }
 
 /// Data that the answer should hold and does not.

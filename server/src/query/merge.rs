@@ -231,6 +231,20 @@ fn mapping_file(symbols: &Symbols, location: u32) -> &[u8] {
     }
 }
 
+/// Name of the innermost frame of a stack.
+pub fn leaf_name(symbols: &Symbols, node: u32) -> String {
+    let location = symbols.node_locations[node as usize];
+    let lines = symbols.locations.lines(location).iter();
+    let mut names = lines.map(|line| {
+        let function = &symbols.functions[line.function as usize];
+        symbols.strings.get(function.name)
+    });
+    match names.find(|name| !name.is_empty()) {
+        Some(name) => String::from_utf8_lossy(name).into_owned(),
+        None => address_name(symbols, location),
+    }
+}
+
 /// `binary+0xoffset`, or as much of it as is known; the words of `pilotlight_profile`.
 pub fn address_name(symbols: &Symbols, location: u32) -> String {
     let address = symbols.locations.address[location as usize];

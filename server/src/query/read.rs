@@ -206,7 +206,7 @@ impl Sums {
     }
 }
 
-const NO_STACK: Damage = Damage::Content {
+pub(super) const NO_STACK: Damage = Damage::Content {
     section: "samples",
     offset: 0,
     what: "no such stack or label set",

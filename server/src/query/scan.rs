@@ -35,7 +35,7 @@ pub trait Gather: Send {
 const SHARE_BYTES: u64 = 64 << 10;
 
 /// Why a part was not added.
-enum Stop {
+pub(super) enum Stop {
     Query(QueryError),
     Load(LoadError),
 }
@@ -73,22 +73,8 @@ impl Engine {
         let mut coverage = self.gaps(selection.from_ns, selection.until_ns);
         let touched = self.counted_once(selection, true, &mut coverage, cancel)?;
         let shares = shares(&touched, self.threads());
-        let scan = |share: &[Touched]| self.gather_share(share, want, cancel, empty());
-        let mut sums = std::thread::scope(|scope| {
-            let (first, others) = shares
-                .split_first()
-                .map_or((&[][..], &[][..]), |(a, b)| (*a, b));
-            let others: Vec<_> = others
-                .iter()
-                .map(|share| scope.spawn(|| scan(share)))
-                .collect();
-            let first = scan(first);
-            let others = others
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            std::iter::once(first).chain(others).collect::<Vec<_>>()
-        })
-        .into_iter();
+        let scan = |share: &[Touched]| self.gather_share(selection, share, want, cancel, empty());
+        let mut sums = on_threads(&shares, scan).into_iter();
         let mut all = empty();
         if let Some(first) = sums.next() {
             let (sum, covered) = first?;
@@ -104,13 +90,14 @@ impl Engine {
     }
 
     /// Threads for a scan: the cores, shared with the other queries that run.
-    fn threads(&self) -> usize {
+    pub(super) fn threads(&self) -> usize {
         let running = self.metrics.running_queries.load(Relaxed) as usize;
         (self.cores / running.max(1)).max(1)
     }
 
     fn gather_share<A: Gather>(
         &self,
+        selection: &Selection,
         share: &[Touched],
         want: Want,
         cancel: &Cancel,
@@ -120,7 +107,9 @@ impl Engine {
         let mut clock = CpuClock::start();
         for touched in share {
             cancel.check()?;
-            let read = self.sums(touched, want, cancel, &mut coverage, |added| sum.add(added));
+            let read = self.sums(selection, touched, want, cancel, &mut coverage, |added| {
+                sum.add(added)
+            });
             match read {
                 Ok(()) => {}
                 Err(Stop::Query(error)) => return Err(error),
@@ -137,6 +126,7 @@ impl Engine {
     /// Reads and adds up one part; `visit` is called when it holds selected profiles.
     fn sums(
         &self,
+        selection: &Selection,
         touched: &Touched,
         want: Want,
         cancel: &Cancel,
@@ -150,8 +140,9 @@ impl Engine {
             let (rows, left_out) = touched.of_segment(&part.profiles);
             coverage.superseded += left_out;
             if !rows.is_empty() {
+                let mut added = read::of_part(&part, &rows, selection.read_as(want));
+                selection.keep(&mut added, want);
                 let named = self.debuginfo.name(&segment.name, index, &part.symbols);
-                let added = read::of_part(&part, &rows, want);
                 visit(&added.with_names(named.as_deref()))?;
                 coverage.count(&rows);
             }
@@ -167,7 +158,9 @@ impl Engine {
                 cancel.read(chunks.iter().map(|chunk| chunk.len).sum())?;
                 Ok(load::chunks(disk, segment, chunks)?)
             };
-            let added = read::of_block(&sidecar, part, &rows, want, fetch)?;
+            let read_as = selection.read_as(want);
+            let mut added = read::of_block(&sidecar, part, &rows, read_as, fetch)?;
+            selection.keep(&mut added, want);
             let named = self.debuginfo.name(&segment.name, index, &sidecar.symbols);
             visit(&added.with_names(named.as_deref()))?;
             coverage.count(&rows);
@@ -263,8 +256,32 @@ impl Engine {
     }
 }
 
+/// Runs `scan` over each share on a thread of its own; answers in their order.
+pub(super) fn on_threads<T: Send>(
+    shares: &[&[Touched]],
+    scan: impl Fn(&[Touched]) -> T + Sync,
+) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let (first, others) = shares
+            .split_first()
+            .map_or((&[][..], &[][..]), |(first, others)| (*first, others));
+        let scan = &scan;
+        let others: Vec<_> = others
+            .iter()
+            .copied()
+            .map(|share| scope.spawn(move || scan(share)))
+            .collect();
+        let first = scan(first);
+        let others = others.into_iter().map(|thread| {
+            let joined = thread.join();
+            joined.unwrap_or_else(|panic| resume_unwind(panic))
+        });
+        std::iter::once(first).chain(others).collect()
+    })
+}
+
 /// Cuts the parts, in their order, into at most `threads` shares of about as many bytes each.
-fn shares(touched: &[Touched], threads: usize) -> Vec<&[Touched]> {
+pub(super) fn shares(touched: &[Touched], threads: usize) -> Vec<&[Touched]> {
     let bytes: Vec<u64> = touched.iter().map(Touched::stored_bytes).collect();
     let all: u64 = bytes.iter().sum();
     let count = (threads as u64).min(all / SHARE_BYTES).max(1);

@@ -99,7 +99,7 @@ fn a_query_whose_client_has_gone_stops_reading() {
     let server = Local::start(config);
     push_many(server.address, 120);
     let (reads, queries) = (disk.reads.load(Relaxed), finished_queries(server.address));
-    disk.delay_ms.store(30, Relaxed);
+    disk.delay_ms.store(100, Relaxed);
     let mut client = std::net::TcpStream::connect(server.address).unwrap();
     let head = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", tree_path());
     client.write_all(head.as_bytes()).unwrap();

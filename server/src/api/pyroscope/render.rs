@@ -44,6 +44,7 @@ fn selection(
         selector,
         from_ns,
         until_ns: until_ns.saturating_add(1),
+        sample_labels: None,
     })
 }
 

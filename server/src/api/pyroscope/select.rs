@@ -62,6 +62,7 @@ pub fn selection(request: &MergeRequest) -> Result<Selection, ApiError> {
         selector: matched.selector,
         from_ns,
         until_ns,
+        sample_labels: None,
     })
 }
 
