@@ -277,7 +277,7 @@ fn a_better_file_replaces_a_worse_and_a_wrong_one_is_refused() {
         answer["files"][0]["reason"].as_str().unwrap().to_owned()
     };
     assert_eq!(ask("dynsym"), "first");
-    assert_eq!(upload(at, &built.stripped)["state"], "stored");
+    assert_eq!(upload(at, &built.stripped)["quality"], "dynsym");
     assert_eq!(ask("dwarf"), "better");
     assert_eq!(upload(at, &built.debug)["state"], "stored");
     assert_eq!(ask("dwarf"), "have_as_good");
@@ -382,4 +382,104 @@ fn an_upload_goes_on_after_a_crash_and_is_checked_before_it_counts() {
         "{error}"
     );
     server.stop();
+}
+
+/// Costs of names at read, printed: `PILOTLIGHT_MEASURE=1`, with --nocapture. The program is this test.
+#[test]
+fn naming_a_service_of_addresses() {
+    let full = std::env::var_os("PILOTLIGHT_MEASURE").is_some();
+    let folder = tempfile::tempdir().unwrap();
+    let whole = if full {
+        PathBuf::from("/proc/self/exe").canonicalize().unwrap()
+    } else {
+        build(folder.path(), SOURCE).whole
+    };
+    let stacks = if full { 20_000 } else { 50 };
+    let server = Local::start(config(&folder.path().join("data")));
+    let body = many_addresses(&whole, stacks, 30);
+    let pushed = push(server.address, r#"{service_name="bare"}"#, &body);
+    assert_eq!(pushed.status, 200);
+    let ask = |service: &str| {
+        let q = common::escape(&format!("{{service_name=\"{service}\"}}"));
+        let path = format!("/api/v1/tree.json?type=cpu&{WINDOW}&q={q}&max_nodes=100");
+        let since = Instant::now();
+        let answer = get(server.address, &path).json();
+        (since.elapsed(), answer["meta"]["unknown"].as_i64().unwrap())
+    };
+    let (bare_first, unknown) = ask("bare");
+    assert!(unknown > 0);
+    let (bare, _) = ask("bare");
+    let since = Instant::now();
+    upload(server.address, &whole);
+    let most = if full { unknown / 2 } else { unknown - 1 };
+    let named_first = std::cell::Cell::new(Duration::ZERO);
+    wait_for("names", || {
+        let (took, unknown) = ask("bare");
+        named_first.set(took);
+        unknown <= most
+    });
+    let arrived = since.elapsed();
+    let (named, _) = ask("bare");
+    // The same with the names in the profile, as if a merge had written them down.
+    let path = format!(
+        "/api/v1/pprof?type=cpu&{WINDOW}&q={}",
+        common::escape("{service_name=\"bare\"}")
+    );
+    let resolved = get(server.address, &path).body;
+    assert_eq!(
+        push(server.address, r#"{service_name="written"}"#, &resolved).status,
+        200
+    );
+    let (written_first, _) = ask("written");
+    let (written, _) = ask("written");
+    eprintln!(
+        "addresses {bare_first:?} then {bare:?}; named first {:?} then {named:?} \
+         (upload to names {arrived:?}); names stored {written_first:?} then {written:?}; \
+         bytes pushed {} and {}",
+        named_first.get(),
+        body.len(),
+        resolved.len()
+    );
+    server.stop();
+}
+
+/// Stacks of addresses all over the code of a program, drawn by a fixed rule.
+fn many_addresses(path: &Path, stacks: u64, depth: u64) -> Vec<u8> {
+    let object = Object::parse(std::fs::read(path).unwrap()).unwrap();
+    let text = object.segments().iter().find(|s| s.executable).unwrap();
+    let build_id = describe(path).unwrap().build_id;
+    let page = text.file_offset & !0xfff;
+    let mut out = ProfileBuilder::new();
+    out.sample_type("cpu", "nanoseconds");
+    out.period("cpu", "nanoseconds", 10_000_000);
+    out.time(T0, 10 * SECOND);
+    let (file, build_id) = (out.string(b"/srv/bin/app"), out.string(build_id.as_bytes()));
+    let start = 0x7f12_3456_0000;
+    let mapping = out.mapping(Mapping {
+        start,
+        limit: start + (text.file_offset - page + text.file_size).next_multiple_of(4096),
+        offset: page,
+        file,
+        build_id,
+        ..Mapping::default()
+    });
+    let mut state = 1_u64;
+    let mut draw = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % below
+    };
+    for _ in 0..stacks {
+        let mut path = Vec::new();
+        for level in (0..depth).rev() {
+            // Few callers near the root, many leaves.
+            let at = draw(1 + level * level * 20) * 97 % text.file_size;
+            let address = start + text.file_offset - page + at;
+            path.push(out.location(Some(mapping), address, &[]));
+        }
+        let stack = out.stack(&path);
+        out.sample(stack, LabelSetId(0), &[10_000_000]);
+    }
+    out.finish().to_pprof_gz()
 }

@@ -1,10 +1,8 @@
 //! What an object file says of itself.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use pilotlight_symbolize::{Object, Segment};
+use pilotlight_symbolize::{Object, Segment, tables};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -23,6 +21,8 @@ pub enum Quality {
     Dynsym,
     /// All functions.
     Symtab,
+    /// Functions, inlined functions and lines of a Go program.
+    Pclntab,
     /// Functions, inlined functions, files and lines, some of which stand in other files.
     Split,
     /// Functions, inlined functions, files and lines.
@@ -42,6 +42,7 @@ impl Quality {
             Self::MiniDebuginfo => "mini_debuginfo",
             Self::Dynsym => "dynsym",
             Self::Symtab => "symtab",
+            Self::Pclntab => "pclntab",
             Self::Split => "split",
             Self::Dwarf => "dwarf",
         }
@@ -108,40 +109,32 @@ pub fn hex(bytes: &[u8]) -> String {
 /// # Errors
 /// When it cannot be read or is no ELF file that we know; the text says which.
 pub fn inspect(path: &Path) -> Result<Facts, String> {
-    let htlhash = htlhash(path).map_err(|error| format!("it cannot be read: {error}"))?;
     let bytes = std::fs::read(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    let found = tables::inspect(&bytes).map_err(|error| error.to_string())?;
     let object = Object::parse(bytes).map_err(|error| error.to_string())?;
     let segments = object.segments().to_vec();
-    let quality = match (object.has_debug_info(), object.symbol_count()) {
-        (true, _) => Quality::Dwarf,
-        (false, 0) => Quality::None,
-        (false, _) => Quality::Symtab,
-    };
     Ok(Facts {
-        gnu: object.build_id().map(hex),
-        go: None,
-        htlhash,
-        quality,
+        gnu: found.gnu_build_id.as_deref().map(hex),
+        go: found.go_build_id.filter(|id| !id.is_empty()),
+        htlhash: hex(&found.htlhash),
+        quality: found.quality.into(),
         has_code: segments.iter().any(|s| s.executable && s.file_size > 0),
         segments,
     })
 }
 
-/// SHA-256 over the first 4,096 bytes, the last 4,096 and the length (big endian), its first half.
-fn htlhash(path: &Path) -> io::Result<String> {
-    const EDGE: u64 = 4096;
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let mut hash = Sha256::new();
-    let mut edge = Vec::new();
-    for start in [0, length.saturating_sub(EDGE)] {
-        edge.clear();
-        file.seek(SeekFrom::Start(start))?;
-        Read::by_ref(&mut file).take(EDGE).read_to_end(&mut edge)?;
-        hash.update(&edge);
+impl From<tables::Quality> for Quality {
+    fn from(found: tables::Quality) -> Self {
+        match found {
+            tables::Quality::MiniDebuginfo => Self::MiniDebuginfo,
+            tables::Quality::Dynsym => Self::Dynsym,
+            tables::Quality::Symtab => Self::Symtab,
+            tables::Quality::Pclntab => Self::Pclntab,
+            tables::Quality::Split => Self::Split,
+            tables::Quality::Full => Self::Dwarf,
+            _ => Self::None,
+        }
     }
-    hash.update(length.to_be_bytes());
-    Ok(hex(&hash.finalize()[..16]))
 }
 
 #[cfg(test)]
@@ -170,7 +163,7 @@ mod tests {
     #[test]
     fn qualities_are_ordered_and_spelled_as_in_the_api() {
         use Quality::*;
-        let all = [None, MiniDebuginfo, Dynsym, Symtab, Split, Dwarf];
+        let all = [None, MiniDebuginfo, Dynsym, Symtab, Pclntab, Split, Dwarf];
         assert!(all.is_sorted());
         assert!(
             all.iter()

@@ -250,7 +250,8 @@ impl<'a> Namer<'a> {
                 ..
             }) => {
                 let frames = svma(segments, *exact, mapping, address);
-                let frames = frames.map_or(Vec::new(), |svma| read.frames(svma));
+                let mut frames = frames.map_or(Vec::new(), |svma| read.frames(svma));
+                frames.retain(|frame| !frame.function.is_empty());
                 if !frames.is_empty() {
                     frames.iter().for_each(|frame| self.line(frame));
                     return true;

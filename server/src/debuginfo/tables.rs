@@ -6,7 +6,8 @@ use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use pilotlight_symbolize::{Frame, Object};
+use pilotlight_symbolize::tables::{Limits, Sources, Table, build};
+use pilotlight_symbolize::{Error, Frame};
 
 /// What a file says of addresses.
 pub trait Lookup: Send + Sync {
@@ -21,26 +22,35 @@ pub trait Lookup: Send + Sync {
 /// # Errors
 /// The reason why it gives no names.
 pub fn parse(path: &Path) -> Result<Arc<dyn Lookup>, String> {
-    let bytes = std::fs::read(path).map_err(|error| format!("it cannot be read: {error}"))?;
-    let bytes_held = bytes.len();
-    let object = Object::parse(bytes).map_err(|error| error.to_string())?;
-    Ok(Arc::new(Whole { object, bytes_held }))
+    let file = std::fs::read(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    let mut table = Vec::new();
+    let built = build(&Sources::of(&file), &Limits::default(), &mut table);
+    match built {
+        Ok(_) => {
+            Table::open(&table).map_err(|error| error.to_string())?;
+        }
+        // A file with code only is sound; it knows no address.
+        Err(Error::NoSymbols) => table.clear(),
+        Err(error) => return Err(error.to_string()),
+    }
+    table.shrink_to_fit();
+    Ok(Arc::new(Built { table }))
 }
 
-/// The object itself, parsed as it is asked.
-struct Whole {
-    object: Object,
-    bytes_held: usize,
+/// A table in memory; an empty one for a file without names.
+struct Built {
+    table: Vec<u8>,
 }
 
-impl Lookup for Whole {
+impl Lookup for Built {
     fn frames(&self, svma: u64) -> Vec<Frame> {
-        self.object.frames(svma)
+        let table = Table::open(&self.table);
+        let frames = table.and_then(|table| table.frames(svma));
+        frames.unwrap_or_default()
     }
 
     fn heap_bytes(&self) -> usize {
-        // What is parsed from DWARF takes about as much again.
-        self.bytes_held * 2
+        self.table.len()
     }
 }
 
