@@ -35,6 +35,9 @@ pub enum Verb {
     Verify(Verify),
     /// Send files that name addresses, or list what is missing
     Debuginfo(Debuginfo),
+    /// Reads an object from standard input in a sandbox, writes its symbol table; for the server.
+    #[command(hide = true)]
+    ParseDebuginfo,
 }
 
 #[derive(Debug, Args)]

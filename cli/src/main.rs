@@ -27,6 +27,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // It gives up its rights before there are threads.
+    if matches!(arguments.verb, Verb::ParseDebuginfo) {
+        return pilotlight_sandbox::child();
+    }
     if let Verb::Agent(_) = &arguments.verb
         && let Err(failure) = agent::give_away()
     {
@@ -60,5 +64,7 @@ async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Token(arguments) => token::run(&arguments),
         Verb::Verify(arguments) => verify::run(arguments).await,
         Verb::Debuginfo(arguments) => debuginfo::run(arguments).await,
+        // Done in `main`.
+        Verb::ParseDebuginfo => Ok(()),
     }
 }

@@ -109,7 +109,7 @@ mod tests {
     fn cut_and_forged_dumps_give_what_is_whole() {
         let whole = dump();
         for cut in 0..whole.len() {
-            jitdump(&whole[..cut]);
+            assert!(jitdump(&whole[..cut]).len() <= 2);
         }
         let mut forged = whole;
         // A record of no bytes would go on for ever.

@@ -92,6 +92,17 @@ pub struct Limits {
     pub relief: Option<Box<dyn Fn()>>,
 }
 
+/// Debug information between two calls of [`Limits::relief`].
+const RELIEF_BYTES: usize = 32 << 20;
+
+impl Limits {
+    fn relieve(&self) {
+        if let Some(relief) = &self.relief {
+            relief();
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -227,7 +238,7 @@ pub fn build(sources: &Sources<'_>, limits: &Limits, out: &mut dyn Write) -> Res
     }
     let split = Split::new(package.as_ref(), &split);
     let mut writer = Writer::new(out, limits)?;
-    let mut units = Units::new(&dwarf, &split, &code, &symbols);
+    let mut units = Units::new(&dwarf, &split, &code, &symbols, limits);
     units.read(&mut writer, limits)?;
     let Units {
         mut coverage,
@@ -235,7 +246,8 @@ pub fn build(sources: &Sources<'_>, limits: &Limits, out: &mut dyn Write) -> Res
         ..
     } = units;
     let from_dwarf = writer.rows;
-    if let Some(go) = &go {
+    // Where there is DWARF it tells the same, and exact instances of generic functions.
+    if let Some(go) = go.as_ref().filter(|_| from_dwarf == 0) {
         go.read(&code, &mut coverage, &mut writer)?;
     }
     let from_go = writer.rows - from_dwarf;

@@ -100,12 +100,16 @@ pub(crate) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    pub fn new(dwarf: &Dwarf<Slice<'a>>) -> Names<'a> {
+    /// `relief` as in [`super::Limits`].
+    pub fn new(dwarf: &Dwarf<Slice<'a>>, relief: &dyn Fn()) -> Names<'a> {
         Names {
             local: HashMap::new(),
             distant: HashMap::new(),
             units: HashMap::new(),
-            starts: [starts(dwarf), dwarf.sup().map_or_else(Vec::new, starts)],
+            starts: [
+                starts(dwarf, relief),
+                dwarf.sup().map_or_else(Vec::new, |sup| starts(sup, relief)),
+            ],
         }
     }
 
@@ -289,11 +293,19 @@ fn better<'a>(name: Option<&'a [u8]>, symbol: Option<&'a [u8]>) -> Option<&'a [u
     Some(if clone || path { other } else { known })
 }
 
-fn starts(dwarf: &Dwarf<Slice<'_>>) -> Vec<usize> {
+/// Where units start. Each touches a page, and the system maps its neighbours too.
+fn starts(dwarf: &Dwarf<Slice<'_>>, relief: &dyn Fn()) -> Vec<usize> {
     let mut starts = Vec::new();
-    let mut units = dwarf.units();
+    let (mut units, mut relieved) = (dwarf.units(), 0);
     while let Ok(Some(header)) = units.next() {
-        starts.extend(header.debug_info_offset().map(|o| o.0));
+        let Some(start) = header.debug_info_offset() else {
+            continue;
+        };
+        if start.0 - relieved > super::RELIEF_BYTES {
+            relieved = start.0;
+            relief();
+        }
+        starts.push(start.0);
     }
     starts
 }

@@ -107,6 +107,15 @@ impl<'a> Table<'a> {
         Quality::from_rank(self.quality as u8)
     }
 
+    /// From the first address that has an answer to the start of the last block of them.
+    #[must_use]
+    pub fn code(&self) -> std::ops::Range<u64> {
+        let at =
+            |at: Option<usize>| u64::from(at.and_then(|at| u32_at(self.starts, at)).unwrap_or(0));
+        let address = |at| self.base_svma.saturating_add(at);
+        address(at(Some(0)))..address(at(self.starts.len().checked_sub(4)))
+    }
+
     /// Number of functions.
     #[must_use]
     pub fn function_count(&self) -> usize {

@@ -15,9 +15,6 @@ use crate::Error;
 use addr2line::gimli::{self, AttributeValue, Dwarf, Reader, Section, Unit, UnitRef};
 use std::collections::HashMap;
 
-/// Debug information between two calls of [`Limits::relief`].
-const RELIEF_BYTES: usize = 32 << 20;
-
 /// Reads all units.
 pub(crate) struct Units<'a, 's> {
     pub dwarf: &'s Dwarf<Slice<'a>>,
@@ -45,6 +42,7 @@ impl<'a, 's> Units<'a, 's> {
         split: &'s Split<'a>,
         code: &'s Code,
         symbols: &'s SymbolNames<'a>,
+        limits: &Limits,
     ) -> Units<'a, 's> {
         let info = dwarf.debug_info.reader().len() as u64;
         let ranges = dwarf.ranges.debug_ranges().reader().len()
@@ -57,7 +55,7 @@ impl<'a, 's> Units<'a, 's> {
             coverage: Coverage::default(),
             report: Report::default(),
             ranges_left: (info + ranges as u64 + split.info_bytes()) * 2,
-            names: Names::new(dwarf),
+            names: Names::new(dwarf, &|| limits.relieve()),
         }
     }
 
@@ -84,11 +82,9 @@ impl<'a, 's> Units<'a, 's> {
                 Ok(unit) => self.unit(&unit, writer)?,
                 Err(_) => self.report.damaged_units += 1,
             }
-            if since_relief > RELIEF_BYTES {
+            if since_relief > super::RELIEF_BYTES {
                 since_relief = 0;
-                if let Some(relief) = &limits.relief {
-                    relief();
-                }
+                limits.relieve();
             }
         }
     }
@@ -98,7 +94,7 @@ impl<'a, 's> Units<'a, 's> {
         let mut files = Files::new();
         let walked = match self.split.find(self.dwarf, unit) {
             Some((dwarf, split)) => {
-                let mut names = Names::new(&dwarf);
+                let mut names = Names::new(&dwarf, &|| {});
                 self.report.split_units += 1;
                 self.walk(
                     UnitRef::new(&dwarf, &split),
