@@ -322,7 +322,7 @@ fn an_upload_goes_on_after_a_crash_and_is_checked_before_it_counts() {
     let bytes = std::fs::read(&built.whole).unwrap();
     let announced = announce(&built.whole);
     let (status, started) = start(server.address, &announced);
-    assert_eq!((status, &started["offset"]), (201, &json!(0)));
+    assert_eq!((status, &started["offset"]), (200, &json!(0)));
     let path = format!(
         "/api/v1/debuginfo/uploads/{}",
         started["upload"].as_str().unwrap()

@@ -195,7 +195,7 @@ async fn start(State(app): State<Arc<App>>, body: Body) -> Result<Response, ApiE
     Ok(match started.await? {
         Started::Upload { id, offset } => {
             let body = json!({ "state": "uploading", "upload": id, "offset": offset });
-            (StatusCode::CREATED, Json(body)).into_response()
+            Json(body).into_response()
         }
         Started::NotNeeded(reason) => {
             Json(json!({ "state": "not_needed", "reason": reason })).into_response()
