@@ -98,7 +98,7 @@ pub fn rust_tests(filter: Option<&str>, tally: &mut Tally) -> Result<(), String>
         "pilotlight-cli",
         "-p",
         "checkout",
-        FEATURES,
+        PROGRAM_FEATURES,
     ];
     steps::cargo(&programs)?;
     let mut tests = Vec::new();
@@ -145,6 +145,9 @@ fn workers() -> usize {
 
 /// What the default build leaves out and the tests need.
 const FEATURES: &str = "--features=pilotlight-cli/s3,pilotlight/macros,pilotlight/opentelemetry,pilotlight/tracing,pilotlight-symbolize/tables";
+/// Of these, what the programs' own packages and their dependencies have.
+const PROGRAM_FEATURES: &str =
+    "--features=pilotlight-cli/s3,pilotlight/macros,pilotlight/opentelemetry,pilotlight/tracing";
 
 /// The test executables that `which` chooses: path, folder of its package, package and target name.
 pub fn test_binaries(which: &[&str]) -> Result<Vec<(PathBuf, PathBuf, String)>, String> {
