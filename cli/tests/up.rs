@@ -195,6 +195,14 @@ fn a_bad_file_lists_its_problems_and_exits_with_2() {
             "server: {retention: {max_age: 0s}}",
             "server.retention.max_age: must be longer than 0",
         ),
+        (
+            "server: {retention: {rules: [{selector: '{pod!=\"\"}'}]}}",
+            "server.retention.rules[0]: needs one of max_age, roll_up_max_age and max_bytes",
+        ),
+        (
+            "server: {retention: {rules: [{selector: '{pod', max_age: 3d}]}}",
+            "server.retention.rules[0].selector: at byte",
+        ),
     ] {
         std::fs::write(&file, section).unwrap();
         let output = run(scratch.path(), &["up", "--config", "pilotlight.yaml"]);

@@ -40,6 +40,7 @@ mod debuginfo;
 mod env;
 mod hash;
 mod ingest;
+mod log;
 mod metrics;
 mod otlp;
 mod query;
@@ -67,4 +68,6 @@ pub use store::load::LoadError;
 pub use store::maintain::Maintenance;
 #[cfg(feature = "s3")]
 pub use store::objects::{ObjectDisk, S3};
+pub use store::retention::RetentionRule;
+pub use store::steps::{Step, Watch};
 pub use verify::{Verified, verify};

@@ -25,6 +25,7 @@ use crate::config::{Config, Error};
 use crate::debuginfo::{Debuginfo, FolderFiles, ObjectFiles};
 use crate::ingest::policy::Policy;
 use crate::ingest::writer::{Writer, WriterConfig};
+use crate::log;
 use crate::metrics::Metrics;
 use crate::query::engine::Engine;
 use crate::store::cache::Cache;
@@ -383,7 +384,7 @@ fn store_thread(
             if let Some(maintainer) = &maintainer
                 && catch_unwind(AssertUnwindSafe(|| maintainer.round())).is_err()
             {
-                eprintln!("pilotlight: a round of maintenance panicked; please report it");
+                log::error("a round of maintenance panicked; please report it", &[]);
             }
             index.sync(&engine.catalog, progress);
             for _ in 0..10 {

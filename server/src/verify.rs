@@ -20,7 +20,8 @@ pub struct Verified {
     pub profiles: u64,
     /// Samples in them.
     pub samples: u64,
-    /// Files that are damaged or unreadable, each with the reason.
+    /// Files that are damaged or unreadable, each with the service (where only one is hit) and the
+    /// reason.
     pub damaged: Vec<(String, String)>,
 }
 
@@ -47,7 +48,7 @@ fn data_dir(folder: &Path, cause: std::io::Error) -> Error {
     Error::DataDir { folder, cause }
 }
 
-fn check(disk: &dyn crate::Disk, now_ns: i64) -> std::io::Result<Verified> {
+pub(crate) fn check(disk: &dyn crate::Disk, now_ns: i64) -> std::io::Result<Verified> {
     let catalog = Arc::new(Catalog::default());
     let nothing = std::collections::HashMap::new();
     recover::catalog(disk, &catalog, nothing, now_ns, &Progress::default())?;
@@ -56,17 +57,19 @@ fn check(disk: &dyn crate::Disk, now_ns: i64) -> std::io::Result<Verified> {
         verified.damaged.push((name, damaged.reason));
     }
     for segment in catalog.select(|_| true) {
-        match compact::verify(disk, &segment) {
-            Ok(()) => {
-                verified.sound += 1;
-                verified.bytes += segment.header.file_len;
-                verified.profiles += segment.header.profiles();
-                verified.samples += segment.header.samples();
-            }
-            Err(error) => {
-                let reason = error.to_string();
+        let mut sound = true;
+        for (part, header) in segment.header.parts.iter().enumerate() {
+            if let Err(error) = compact::verify_part(disk, &segment, part) {
+                sound = false;
+                let reason = format!("service {}: {error}", header.service);
                 verified.damaged.push((segment.name.clone(), reason));
             }
+        }
+        if sound {
+            verified.sound += 1;
+            verified.bytes += segment.header.file_len;
+            verified.profiles += segment.header.profiles();
+            verified.samples += segment.header.samples();
         }
     }
     Ok(verified)

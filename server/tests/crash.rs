@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use common::{SECOND, T0, WINDOW, get, profile, push_path, try_request, wait_ready};
-use pilotlight_server::Server;
+use pilotlight_server::{Maintenance, Server};
 
 /// How often; 50 where it says nothing, 1,000 for a release.
 const KILLS: &str = "PILOTLIGHT_KILLS";
@@ -28,7 +28,13 @@ fn server_child() {
         return;
     };
     let mut config = common::config(Path::new(&folder));
-    config.maintenance = Some(common::busy_maintenance());
+    // Every round merges, rolls up and deletes something, and the first begins with the start.
+    config.maintenance = Some(Maintenance {
+        spans: [1, 3, 9].map(Duration::from_secs),
+        fan_in: 2,
+        roll_ups: vec![(1, Duration::from_secs(10)), (2, Duration::from_secs(60))],
+        ..common::busy_maintenance()
+    });
     config.rebuild_index = std::env::var_os(REBUILD).is_some();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -180,4 +186,111 @@ fn nothing_acknowledged_is_lost_or_doubled_by_kills_at_any_moment() {
     let rebuilt = get(address, &format!("/api/v1/tree.json?type=cpu&{WINDOW}")).json();
     kill(child);
     assert_eq!(rebuilt, tree, "a rebuilt index gives the same answer");
+}
+
+/// A file system of a few MB, unmounted with the test.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn mount(bytes: u64) -> Result<Self, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
+            .arg(folder.path())
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => Ok(Self(folder)),
+            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_file_system_is_a_507_until_there_is_room_again() {
+    let small = match Small::mount(3 << 20) {
+        Ok(small) => small,
+        Err(reason) => {
+            println!("SKIP: no tmpfs can be mounted here ({reason}); run as root");
+            return;
+        }
+    };
+    let ballast = small.0.path().join("ballast");
+    let data = small.0.path().join("data");
+    let mut config = common::config(&data);
+    config.maintenance = Some(common::busy_maintenance());
+    let server = common::Local::start(config.clone());
+    let address = server.address;
+    let sent = |n: u64| {
+        // Names that do not compress, so that the room is used up soon.
+        let mut random = n + 1;
+        let names: Vec<String> = (0..200)
+            .map(|_| {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                format!(
+                    "{random:016x}{:016x}",
+                    random.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                )
+            })
+            .collect();
+        let stacks: Vec<[&str; 1]> = names.iter().map(|name| [name.as_str()]).collect();
+        let stacks: Vec<(&[&str], i64)> = stacks.iter().map(|at| (&at[..], 10_000_000)).collect();
+        let body = profile(T0 + n as i64 * SECOND, &stacks);
+        common::push(address, "{service_name=\"s\"}", &body)
+    };
+    let total = || common::total(address, "{}");
+    let each = 200 * 10_000_000;
+    let mut stored = 0;
+    let mut refused = 0;
+    for round in 0..3 {
+        let _ = std::fs::write(&ballast, vec![1; 2 << 20]);
+        // Until it is full, and some more.
+        let full_at = stored + refused;
+        for n in full_at..full_at + 2000 {
+            let answer = sent(n);
+            match answer.status {
+                200 => {
+                    stored += 1;
+                    continue;
+                }
+                507 => {
+                    assert!(answer.text().contains("full"), "{}", answer.text());
+                    refused += 1;
+                }
+                other => panic!("{other}: {}", answer.text()),
+            }
+            assert_eq!(total(), (stored as i64 * each, false), "reads go on");
+            if refused > round * 5 + 5 {
+                break;
+            }
+        }
+        assert!(refused > round * 5 + 5, "never full");
+        std::fs::remove_file(&ballast).unwrap();
+        let since = Instant::now();
+        // It recovers by itself.
+        while sent(stored + refused).status != 200 {
+            assert!(since.elapsed() < Duration::from_secs(60), "still full");
+            refused += 1;
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        stored += 1;
+        assert_eq!(total(), (stored as i64 * each, false));
+    }
+    server.stop();
+    let server = common::Local::start(common::config(&data));
+    assert_eq!(
+        common::total(server.address, "{}"),
+        (stored as i64 * each, false)
+    );
+    println!("{stored} pushes stored, {refused} refused with 507");
+    server.stop();
+    drop(small);
 }

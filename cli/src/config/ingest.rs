@@ -2,7 +2,7 @@
 
 use super::ServerRules;
 use pilotlight_scraper::config::reader::Section;
-use pilotlight_server::{Keep, Rule};
+use pilotlight_server::{Keep, RetentionRule, Rule};
 use std::time::Duration;
 
 /// Rates, limits and sampling.
@@ -67,7 +67,40 @@ pub fn read_retention(mut section: Section<'_>, rules: &mut ServerRules) {
         }
         rules.retention.max_bytes = Some(bytes);
     }
+    let problems = section.problems();
+    for (place, value) in section.list("rules") {
+        let rule = retention_rule(Section::new(place, value, problems));
+        rules.retention.retention.extend(rule);
+    }
     section.finish(|_| None);
+}
+
+/// Limits of their own for the series of a selector.
+fn retention_rule(mut section: Section<'_>) -> Option<RetentionRule> {
+    let selector = section.text("selector").unwrap_or_default();
+    let [max_age, roll_up_max_age] = ["max_age", "roll_up_max_age"].map(|key| {
+        section.duration(key).filter(|age| {
+            if age.is_zero() {
+                section.problem(key, "must be longer than 0");
+            }
+            !age.is_zero()
+        })
+    });
+    let max_bytes = section.size("max_bytes");
+    if max_age.is_none() && roll_up_max_age.is_none() && max_bytes.is_none() {
+        let text = "needs one of max_age, roll_up_max_age and max_bytes";
+        section.problems().add(section.place(), text);
+    }
+    let mut rule = RetentionRule::new(&selector)
+        .map_err(|error| section.problem("selector", error.to_string()))
+        .ok();
+    section.finish(|_| None);
+    if let Some(rule) = &mut rule {
+        rule.max_age = max_age;
+        rule.roll_up_max_age = roll_up_max_age;
+        rule.max_bytes = max_bytes;
+    }
+    rule
 }
 
 fn set<T>(to: &mut T, value: Option<T>) {

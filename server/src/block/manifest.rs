@@ -47,7 +47,8 @@ pub struct PartFiles {
 pub struct Files {
     /// Length of the roll-up's steps in nanoseconds; 0 = the samples as pushed.
     pub step_ns: i64,
-    /// Name of the block that a roll-up was made from; empty where there is none.
+    /// Name of the block that a roll-up was made from, or that this one was before retention took some
+    /// of its series; empty where there is none.
     pub of: String,
     /// Labels that a roll-up's series were stripped of; empty where there are none.
     pub dropped: Vec<String>,

@@ -16,6 +16,7 @@ use super::tables::{self, Job, Lookup, State, Tables};
 use super::upload::{Announced, Arrived, Held, Started, UploadError, Uploads, base_name};
 use crate::env::Env;
 use crate::hash::{bytes, pair};
+use crate::log;
 
 /// What debug information may take.
 #[derive(Debug, Clone)]
@@ -163,11 +164,15 @@ impl Debuginfo {
         for name in names.iter().filter(|name| name.ends_with(".json")) {
             let read = self.files.read(name);
             let Some(record) = read.ok().and_then(|bytes| Record::decode(&bytes)) else {
-                eprintln!("pilotlight: {name} describes no debug information; left out");
+                log::warn(
+                    "a file describes no debug information; left out",
+                    &[("file", name)],
+                );
                 continue;
             };
             if *name != record.description_name() || !names.contains(&record.file_name()) {
-                eprintln!("pilotlight: {name} and its file do not belong together; left out");
+                let what = "a description and its file do not belong together; left out";
+                log::warn(what, &[("file", name)]);
                 continue;
             }
             described.insert(record.file_name());
@@ -361,12 +366,13 @@ impl Debuginfo {
     /// Finds what is stored, then reads files as they are asked for, until [`Debuginfo::stop`].
     pub fn run(&self) {
         if let Err(error) = self.recover() {
-            eprintln!("pilotlight: debug information cannot be listed: {error}");
+            log::error("debug information cannot be listed", &[("error", &error)]);
         }
         while let Some(job) = self.tables.next() {
             let read = self.read_file(&job);
             if let Err(reason) = &read {
-                eprintln!("pilotlight: debug information {}: {reason}", job.file);
+                let what = "a file with debug information cannot be read";
+                log::warn(what, &[("file", &job.file), ("reason", reason)]);
             }
             self.tables.done(&job, read.ok());
         }

@@ -263,7 +263,8 @@ impl Writer {
         let about = About {
             level: 0,
             created_ns,
-            replaces: Vec::new(),
+            // Whoever sent those will send them again, perhaps into this segment.
+            replaces: self.catalog.doubted(),
         };
         let written = segment::encode(about, cut.parts, ZSTD_LEVEL).and_then(|(header, file)| {
             let started = Instant::now();
@@ -283,6 +284,9 @@ impl Writer {
             }
             Err(error) => {
                 self.metrics.write_errors.fetch_add(1, Relaxed);
+                if error.kind() != std::io::ErrorKind::AlreadyExists {
+                    self.catalog.doubt(name);
+                }
                 Err(WriteFailed::of(&error))
             }
         }

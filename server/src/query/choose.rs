@@ -1,9 +1,10 @@
 //! Which blocks answer a window: roll-ups where their steps lie in it whole, samples at its ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::selector::Selector;
+use crate::segment::Labels;
 use crate::store::catalog::Segment;
 
 /// A segment or block, and the times of the profiles that it is asked for.
@@ -17,6 +18,17 @@ pub struct View {
     pub until_ns: i64,
     /// Times that a roll-up answers, as (first, first that is not).
     pub hole: Option<(i64, i64)>,
+    /// The series that it is asked for; `None` = all.
+    pub only: Option<Arc<Only>>,
+}
+
+/// Some series of a family.
+#[derive(Debug)]
+pub struct Only {
+    /// Labels that its roll-ups lack.
+    dropped: Vec<String>,
+    /// Without these.
+    series: HashSet<Labels>,
 }
 
 /// A roll-up is read for at least so many of its steps: for fewer, reading a second block and its
@@ -24,6 +36,13 @@ pub struct View {
 const MIN_STEPS: i64 = 6;
 
 impl View {
+    /// Whether a series is asked for.
+    pub fn admits(&self, labels: &Labels) -> bool {
+        self.only
+            .as_ref()
+            .is_none_or(|only| only.series.contains(&without(labels, &only.dropped)))
+    }
+
     /// Whether a profile of this time is asked for.
     #[inline]
     pub fn holds(&self, time_ns: i64) -> bool {
@@ -90,30 +109,103 @@ pub fn views(
             chosen.blind.extend(blind.into_iter().take(1));
         }
         family.sort_by_key(|segment| step_of(segment));
-        let mut last: Option<View> = None;
-        for segment in family {
-            let window = match &last {
-                None => Some((from_ns, until_ns)),
-                Some(_) if !rolled => None,
-                Some(_) => whole_steps(from_ns, until_ns, step_of(&segment)),
-            };
-            let Some((from_ns, until_ns)) = window else {
-                continue;
-            };
-            if let Some(mut finer) = last.take() {
-                finer.hole = window;
-                chosen.views.push(finer);
-            }
-            last = Some(View {
-                segment,
+        for (members, only) in by_series(family) {
+            of_family(
+                members,
+                only.as_ref(),
                 from_ns,
                 until_ns,
-                hole: None,
-            });
+                rolled,
+                &mut chosen.views,
+            );
         }
-        chosen.views.extend(last);
     }
     chosen
+}
+
+/// A block and its roll-ups, the finest first.
+type Family = Vec<Arc<Segment>>;
+
+/// Retention may have taken series out of some of a family. Its members in groups that hold the same
+/// ones whole, with these where it is not all.
+fn by_series(family: Vec<Arc<Segment>>) -> Vec<(Family, Option<Arc<Only>>)> {
+    let untouched = |finest: &Arc<Segment>| {
+        let files = finest.block.as_ref();
+        step_of(finest) == 0 && files.is_none_or(|files| files.of.is_empty())
+    };
+    if family.len() <= 1 || family.first().is_some_and(untouched) {
+        return vec![(family, None)];
+    }
+    let dropped: BTreeSet<&String> = family
+        .iter()
+        .filter_map(|segment| segment.block.as_ref())
+        .flat_map(|files| &files.dropped)
+        .collect();
+    let dropped: Vec<String> = dropped.into_iter().cloned().collect();
+    // A roll-up's series may be the sum of several: who has less profiles of it than another has
+    // lost some.
+    let mut profiles: BTreeMap<Labels, Vec<u64>> = BTreeMap::new();
+    for (at, segment) in family.iter().enumerate() {
+        for entry in segment.header.parts.iter().flat_map(|part| &part.series) {
+            let held = profiles.entry(without(&entry.labels, &dropped));
+            held.or_insert_with(|| vec![0; family.len()])[at] += entry.profiles;
+        }
+    }
+    let mut groups: BTreeMap<Vec<bool>, HashSet<Labels>> = BTreeMap::new();
+    for (labels, held) in profiles {
+        let most = held.iter().max().copied();
+        let whole = held.iter().map(|&count| Some(count) == most).collect();
+        groups.entry(whole).or_default().insert(labels);
+    }
+    if groups.keys().flatten().all(|whole| *whole) {
+        return vec![(family, None)];
+    }
+    let groups = groups.into_iter().map(|(whole, series)| {
+        let members = family.iter().zip(&whole).filter(|(_, whole)| **whole);
+        let members = members.map(|(segment, _)| segment.clone()).collect();
+        let dropped = dropped.clone();
+        (members, Some(Arc::new(Only { dropped, series })))
+    });
+    groups.collect()
+}
+
+fn without(labels: &Labels, dropped: &[String]) -> Labels {
+    let kept = labels.iter().filter(|(name, _)| !dropped.contains(name));
+    kept.cloned().collect()
+}
+
+/// The finest member answers, and coarser ones where their steps lie in the window whole.
+fn of_family(
+    family: Vec<Arc<Segment>>,
+    only: Option<&Arc<Only>>,
+    from_ns: i64,
+    until_ns: i64,
+    rolled: bool,
+    views: &mut Vec<View>,
+) {
+    let mut last: Option<View> = None;
+    for segment in family {
+        let window = match &last {
+            None => Some((from_ns, until_ns)),
+            Some(_) if !rolled => None,
+            Some(_) => whole_steps(from_ns, until_ns, step_of(&segment)),
+        };
+        let Some((from_ns, until_ns)) = window else {
+            continue;
+        };
+        if let Some(mut finer) = last.take() {
+            finer.hole = window;
+            views.push(finer);
+        }
+        last = Some(View {
+            segment,
+            from_ns,
+            until_ns,
+            hole: None,
+            only: only.cloned(),
+        });
+    }
+    views.extend(last);
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::sample_labels::SampleLabels;
 use super::selector::Selector;
 use crate::debuginfo::Debuginfo;
+use crate::log;
 use crate::metrics::Metrics;
 use crate::segment::PartHeader;
 use crate::store::cache::Cache;
@@ -17,6 +18,7 @@ use crate::store::load::LoadError;
 
 pub use super::bounds::{Cancel, QueryLimits};
 pub use super::touched::Selected;
+use super::touched::Touched;
 pub use super::types::TypeInfo;
 
 /// Why a query has no answer.
@@ -160,14 +162,19 @@ impl Engine {
         coverage
     }
 
-    pub(super) fn problem(&self, coverage: &mut Coverage, segment: &str, error: &LoadError) {
-        let reason = error.to_string();
+    pub(super) fn problem(&self, coverage: &mut Coverage, touched: &Touched, error: &LoadError) {
+        let segment = touched.view.segment.name.as_str();
+        let reason = format!("service {}: {error}", touched.header().service);
         // Only bytes that are wrong stay wrong; a failed read may work the next time.
-        if matches!(error, LoadError::Damage(_)) && self.catalog.quarantine(segment, reason.clone())
+        if matches!(error, LoadError::Damage(_))
+            && self
+                .catalog
+                .quarantine_part(&touched.view.segment, touched.part, &error.to_string())
         {
             self.cache.forget(segment);
             self.metrics.damaged_segments.fetch_add(1, Relaxed);
-            eprintln!("pilotlight: segment {segment} is damaged and left out of answers: {reason}");
+            let what = "a file is damaged and left out of answers";
+            log::error(what, &[("file", &segment), ("reason", &reason)]);
         }
         coverage.partial = true;
         coverage.problems.push(Problem {

@@ -77,7 +77,7 @@ impl Engine {
                 Ok(()) => {}
                 Err(Stop::Query(error)) => return Err(error),
                 Err(Stop::Load(error)) => {
-                    self.problem(&mut coverage, &touched.view.segment.name, &error);
+                    self.problem(&mut coverage, touched, &error);
                 }
             }
             cancel.hold(sum.heap_bytes())?;

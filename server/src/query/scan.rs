@@ -114,7 +114,7 @@ impl Engine {
                 Ok(()) => {}
                 Err(Stop::Query(error)) => return Err(error),
                 Err(Stop::Load(error)) => {
-                    self.problem(&mut coverage, &touched.view.segment.name, &error);
+                    self.problem(&mut coverage, touched, &error);
                 }
             }
             cancel.hold(sum.heap_bytes())?;
@@ -216,7 +216,7 @@ impl Engine {
                 }
             });
             if let Err(error) = read {
-                self.problem(&mut coverage, &part.view.segment.name, &error);
+                self.problem(&mut coverage, part, &error);
             }
         }
         Ok(coverage)

@@ -55,9 +55,13 @@ impl Engine {
         for blind in chosen.blind {
             coverage.blind(&blind, selection);
         }
+        let damaged = self.catalog.damaged_parts();
         let mut touched = Vec::new();
         for view in chosen.views {
             for (index, part) in view.segment.header.parts.iter().enumerate() {
+                if !damaged.is_empty() && damaged.contains(&(view.segment.name.clone(), index)) {
+                    continue;
+                }
                 if let Some((series, columns)) = select_part(part, &view, selection) {
                     touched.push(Touched {
                         view: view.clone(),
@@ -89,6 +93,7 @@ fn select_part(part: &PartHeader, view: &View, selection: &Selection) -> Option<
         .iter()
         .map(|entry| {
             view.touches(entry.min_time_ns, entry.max_time_ns)
+                && view.admits(&entry.labels)
                 && entry
                     .type_sets
                     .iter()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::block::Files;
-use crate::segment::Header;
+use crate::segment::{Header, SeriesEntry};
 
 /// A segment or block on disk.
 #[derive(Debug)]
@@ -26,15 +26,59 @@ pub struct Damaged {
     pub times_ns: Option<(i64, i64)>,
 }
 
+struct Retired {
+    name: String,
+    at_ns: i64,
+    /// Shared with the queries that chose the file before; it stays as long as these run.
+    file: Option<Arc<Segment>>,
+}
+
+impl Retired {
+    fn new(name: String, at_ns: i64) -> Self {
+        let file = None;
+        Self { name, at_ns, file }
+    }
+
+    fn may_go(&self, before_ns: i64) -> bool {
+        let read = self
+            .file
+            .as_ref()
+            .is_some_and(|file| Arc::strong_count(file) > 1);
+        self.at_ns < before_ns && !read
+    }
+}
+
 #[derive(Default)]
 struct Inner {
     live: BTreeMap<String, Arc<Segment>>,
     /// Replaced by a merged segment: not read any more, file to be deleted.
-    retired: Vec<(String, i64)>,
+    retired: Vec<Retired>,
     /// Every name that a known segment replaces.
     replaced: HashSet<String>,
     damaged: BTreeMap<String, Damaged>,
+    /// Of files that are otherwise answered from: (file, index of the part).
+    damaged_parts: BTreeMap<(String, usize), Damaged>,
+    /// Puts that failed: their files may be there all the same, or turn up after a power cut.
+    doubted: HashSet<String>,
     bytes: u64,
+}
+
+impl Inner {
+    fn take_out(&mut self, name: &str, now_ns: i64) {
+        if let Some(old) = self.live.remove(name) {
+            self.bytes -= old.header.file_len;
+            self.retired.push(Retired {
+                name: name.to_owned(),
+                at_ns: now_ns,
+                file: Some(old),
+            });
+            self.damaged_parts.retain(|(of, _), _| of != name);
+        }
+    }
+}
+
+fn reach((low, high): (i64, i64), entry: &SeriesEntry) -> (i64, i64) {
+    (low.min(entry.min_time_ns), high.max(entry.max_time_ns))
 }
 
 /// The list of segments.
@@ -57,13 +101,10 @@ impl Catalog {
         self.write(|inner| {
             for name in &segment.header.replaces {
                 inner.replaced.insert(name.clone());
-                if let Some(old) = inner.live.remove(name) {
-                    inner.bytes -= old.header.file_len;
-                    inner.retired.push((name.clone(), now_ns));
-                }
+                inner.take_out(name, now_ns);
             }
             if inner.replaced.contains(&segment.name) {
-                inner.retired.push((segment.name, now_ns));
+                inner.retired.push(Retired::new(segment.name, now_ns));
                 return;
             }
             let (name, len) = (segment.name.clone(), segment.header.file_len);
@@ -79,7 +120,7 @@ impl Catalog {
         self.write(|inner| {
             let replaced = inner.replaced.contains(name);
             if replaced {
-                inner.retired.push((name.to_owned(), now_ns));
+                inner.retired.push(Retired::new(name.to_owned(), now_ns));
             }
             replaced
         })
@@ -103,8 +144,41 @@ impl Catalog {
     }
 
     /// Files that a query must name as missing when it overlaps them.
-    pub fn damaged(&self) -> BTreeMap<String, Damaged> {
-        self.read(|inner| inner.damaged.clone())
+    pub fn damaged(&self) -> Vec<(String, Damaged)> {
+        self.read(|inner| {
+            let files = inner.damaged.iter();
+            let parts = inner.damaged_parts.iter();
+            let parts = parts.map(|((name, _), damaged)| (name, damaged));
+            files
+                .chain(parts)
+                .map(|(name, damaged)| (name.clone(), damaged.clone()))
+                .collect()
+        })
+    }
+
+    /// Parts of live files that must not be read: (file, index of the part).
+    pub fn damaged_parts(&self) -> HashSet<(String, usize)> {
+        self.read(|inner| inner.damaged_parts.keys().cloned().collect())
+    }
+
+    /// Takes one service of a file out because it cannot be read; the others are answered from the
+    /// file as before. `false` when that was known already.
+    pub fn quarantine_part(&self, segment: &Segment, part: usize, reason: &str) -> bool {
+        let header = &segment.header.parts[part];
+        let reason = format!("service {}: {reason}", header.service);
+        if segment.header.parts.len() == 1 {
+            return self.quarantine(&segment.name, reason);
+        }
+        let times_ns = header.series.iter().fold((i64::MAX, i64::MIN), reach);
+        self.write(|inner| {
+            if !inner.live.contains_key(&segment.name) {
+                return false;
+            }
+            let times_ns = Some(times_ns);
+            let damaged = Damaged { reason, times_ns };
+            let key = (segment.name.clone(), part);
+            inner.damaged_parts.insert(key, damaged).is_none()
+        })
     }
 
     /// Takes a segment out because it cannot be read. `false` when that was known already.
@@ -117,9 +191,7 @@ impl Catalog {
             let times_ns = live.map(|segment| {
                 inner.bytes -= segment.header.file_len;
                 let series = segment.header.parts.iter().flat_map(|part| &part.series);
-                series.fold((i64::MAX, i64::MIN), |(low, high), entry| {
-                    (low.min(entry.min_time_ns), high.max(entry.max_time_ns))
-                })
+                series.fold((i64::MAX, i64::MIN), reach)
             });
             inner
                 .damaged
@@ -132,10 +204,7 @@ impl Catalog {
     pub fn retire(&self, names: &[String], now_ns: i64) {
         self.write(|inner| {
             for name in names {
-                if let Some(old) = inner.live.remove(name) {
-                    inner.bytes -= old.header.file_len;
-                    inner.retired.push((name.clone(), now_ns));
-                }
+                inner.take_out(name, now_ns);
             }
         });
     }
@@ -143,19 +212,19 @@ impl Catalog {
     /// Retired before `before_ns`: no query reads these any more.
     pub fn take_retired(&self, before_ns: i64) -> Vec<String> {
         self.write(|inner| {
-            let (old, young) = std::mem::take(&mut inner.retired)
+            let (old, young): (Vec<Retired>, Vec<Retired>) = std::mem::take(&mut inner.retired)
                 .into_iter()
-                .partition(|(_, at)| *at < before_ns);
+                .partition(|retired| retired.may_go(before_ns));
             inner.retired = young;
-            let old: Vec<(String, i64)> = old;
-            old.into_iter().map(|(name, _)| name).collect()
+            old.into_iter().map(|retired| retired.name).collect()
         })
     }
 
     /// Those of `names` whose files are retired and not deleted yet.
     pub fn still_on_disk(&self, names: &[String]) -> Vec<String> {
         self.read(|inner| {
-            let retired: HashSet<&String> = inner.retired.iter().map(|(name, _)| name).collect();
+            let retired: HashSet<&String> =
+                inner.retired.iter().map(|retired| &retired.name).collect();
             names
                 .iter()
                 .filter(|name| retired.contains(name))
@@ -164,13 +233,30 @@ impl Catalog {
         })
     }
 
-    /// Notes that a retired file is gone.
+    /// Notes that a retired file is gone, and stays so.
     pub fn deleted(&self, name: &str) {
-        self.write(|inner| inner.replaced.remove(name));
+        self.write(|inner| {
+            inner.replaced.remove(name);
+            inner.doubted.remove(name);
+        });
+    }
+
+    /// Notes a put that failed. What of it is there is deleted, and until that is sure, whatever is
+    /// written next replaces it: its content will be written again.
+    pub fn doubt(&self, name: String) {
+        self.write(|inner| {
+            inner.doubted.insert(name.clone());
+            inner.retired.push(Retired::new(name, i64::MIN));
+        });
+    }
+
+    /// Names of puts that failed and are not surely gone.
+    pub fn doubted(&self) -> Vec<String> {
+        self.read(|inner| inner.doubted.iter().cloned().collect())
     }
 
     /// Puts a name back whose file could not be deleted.
     pub fn retire_again(&self, name: String, now_ns: i64) {
-        self.write(|inner| inner.retired.push((name, now_ns)));
+        self.write(|inner| inner.retired.push(Retired::new(name, now_ns)));
     }
 }

@@ -8,12 +8,12 @@ use super::disk::Disk;
 use super::load::{self, LoadError};
 use crate::block::compact::{Data, PartMerge, Source};
 use crate::block::{self, Block, BlockWriter, Files, Layout};
-use crate::segment::{Header, Part, PartHeader};
+use crate::segment::{Header, Labels, Part, PartHeader};
 
 /// A source that could not be read, and why.
 pub struct Failed {
-    /// Which; `None` = the new block could not be written.
-    pub source: Option<Arc<Segment>>,
+    /// Which, and which part of it; `None` = the new block could not be written.
+    pub source: Option<(Arc<Segment>, usize)>,
     /// Why.
     pub error: LoadError,
 }
@@ -24,6 +24,13 @@ impl Failed {
             source: None,
             error,
         }
+    }
+}
+
+impl Plan<'_> {
+    /// Name of the block's manifest.
+    pub fn name(&self) -> String {
+        block::file_name(self.created_ns, self.level, self.random)
     }
 }
 
@@ -43,6 +50,8 @@ pub struct Plan<'a> {
     pub of: String,
     /// See [`Files::dropped`].
     pub dropped: Vec<String>,
+    /// Which series go in; `None` = all.
+    pub keep: Option<&'a dyn Fn(&Labels) -> bool>,
     /// Makes the name unique.
     pub random: u64,
 }
@@ -51,8 +60,8 @@ pub struct Plan<'a> {
 /// from then on.
 ///
 /// # Errors
-/// When a source cannot be read (nothing was written then) or a file not be written (the block does
-/// not count then).
+/// When a source cannot be read (nothing was written then) or a file not be written. Files of the
+/// block may be there then, even its manifest: the caller must see to it that they do not count.
 pub fn write(disk: &dyn Disk, plan: Plan) -> Result<Segment, Failed> {
     let block = merge(disk, &plan)?;
     put(disk, plan, block).map_err(Failed::writing)
@@ -73,17 +82,23 @@ pub fn write_epoch(
     let mut writer = BlockWriter::new(&Layout::default(), width).map_err(parquet)?;
     for (header, part) in parts {
         let merge = PartMerge::of_part(&header, part);
-        merge.write(&mut writer, 0).map_err(Failed::writing)?;
+        merge
+            .write(&mut writer, 0, &|_| true)
+            .map_err(Failed::writing)?;
     }
     let block = writer.finish().map_err(parquet)?;
     put(disk, plan, block).map_err(Failed::writing)
 }
 
 fn merge(disk: &dyn Disk, plan: &Plan) -> Result<Block, Failed> {
+    let keeps = |labels: &Labels| plan.keep.is_none_or(|keep| keep(labels));
     let mut services: BTreeMap<&str, Vec<(&Arc<Segment>, usize)>> = BTreeMap::new();
     let mut width = 1;
     for source in plan.sources {
         for (index, part) in source.header.parts.iter().enumerate() {
+            if !part.series.iter().any(|entry| keeps(&entry.labels)) {
+                continue;
+            }
             services
                 .entry(&part.service)
                 .or_default()
@@ -99,22 +114,22 @@ fn merge(disk: &dyn Disk, plan: &Plan) -> Result<Block, Failed> {
         let mut blocks = Vec::new();
         for (source, index) in parts {
             let part = read(disk, source, index).map_err(|error| Failed {
-                source: Some(source.clone()),
+                source: Some((source.clone(), index)),
                 error,
             })?;
             if source.block.is_some() {
-                blocks.push(source);
+                blocks.push((source, index));
             }
             merge.add(part);
         }
         merge
-            .write(&mut writer, plan.step_ns)
+            .write(&mut writer, plan.step_ns, &keeps)
             .map_err(|error| Failed {
                 // Rows are read while the part is written; which source it was only a read can tell.
                 source: blocks
                     .into_iter()
-                    .find(|block| verify(disk, block).is_err())
-                    .cloned(),
+                    .find(|(block, index)| verify_part(disk, block, *index).is_err())
+                    .map(|(block, index)| (block.clone(), index)),
                 error,
             })?;
     }
@@ -138,24 +153,28 @@ fn read<'a>(
     Ok(Source { header, data })
 }
 
-/// Reads a block once and checks every chunk.
+/// Reads a segment or block once and checks every byte of it.
 ///
 /// # Errors
 /// When a bit of it changed.
 pub fn verify(disk: &dyn Disk, segment: &Segment) -> Result<(), LoadError> {
+    (0..segment.header.parts.len()).try_for_each(|index| verify_part(disk, segment, index))
+}
+
+/// The same for what belongs to one service.
+///
+/// # Errors
+/// When a bit of it changed.
+pub fn verify_part(disk: &dyn Disk, segment: &Segment, index: usize) -> Result<(), LoadError> {
     let Some(files) = &segment.block else {
-        for index in 0..segment.header.parts.len() {
-            load::read_part(disk, segment, index)?;
-        }
-        return Ok(());
+        return load::read_part(disk, segment, index).map(drop);
     };
-    for (index, part) in files.parts.iter().enumerate() {
-        load::read_sidecar(disk, segment, files, index)?;
-        for chunk in part.groups.iter().flat_map(|group| &group.chunks) {
-            for (chunk, bytes) in load::chunks(disk, segment, &[*chunk])? {
-                if crc32fast::hash(&bytes) != chunk.crc {
-                    return Err(crate::segment::Damage::Checksum("samples").into());
-                }
+    load::read_sidecar(disk, segment, files, index)?;
+    let groups = &files.parts[index].groups;
+    for chunk in groups.iter().flat_map(|group| &group.chunks) {
+        for (chunk, bytes) in load::chunks(disk, segment, &[*chunk])? {
+            if crc32fast::hash(&bytes) != chunk.crc {
+                return Err(crate::segment::Damage::Checksum("samples").into());
             }
         }
     }
@@ -163,7 +182,7 @@ pub fn verify(disk: &dyn Disk, segment: &Segment) -> Result<(), LoadError> {
 }
 
 fn put(disk: &dyn Disk, plan: Plan, block: Block) -> Result<Segment, LoadError> {
-    let name = block::file_name(plan.created_ns, plan.level, plan.random);
+    let name = plan.name();
     let files = Files {
         step_ns: plan.step_ns,
         of: plan.of,
@@ -192,11 +211,5 @@ fn put(disk: &dyn Disk, plan: Plan, block: Block) -> Result<Segment, LoadError> 
         // Nothing is taken away before what stands in its place was read back.
         .and_then(|()| verify(disk, &segment))
         .and_then(|()| Ok(disk.put_new(&segment.name, &manifest)?));
-    if let Err(error) = written {
-        // Left-over columns without a manifest do not count; a start would remove them too.
-        let _ = disk.remove(&samples);
-        let _ = disk.remove(&symbols);
-        return Err(error);
-    }
-    Ok(segment)
+    written.map(|()| segment)
 }

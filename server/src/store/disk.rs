@@ -1,8 +1,8 @@
 //! Durable files. `object_store` 0.13 never calls fsync on a local directory, so the put is ours;
 //! listing, reading and deleting go through it.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use object_store::local::LocalFileSystem;
 use object_store::{ObjectStore, ObjectStoreExt, path::Path as ObjectPath};
 use tokio::runtime::Handle;
 
+use super::steps::{Steps, Watch};
 use crate::block;
 
 /// The files of segments and blocks. Calls block; none of them may run on an async worker.
@@ -36,6 +37,14 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// When it is still there.
     fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes the removals so far survive a power cut; a file that comes back would count again once
+    /// nothing says any more that it was replaced.
+    ///
+    /// # Errors
+    /// What the system answers; removals may then be undone.
+    fn settle(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A local directory: segments in one folder, the files of blocks in another.
@@ -44,6 +53,7 @@ pub struct LocalDisk {
     blocks: Folder,
     temporary: PathBuf,
     runtime: Handle,
+    steps: Steps,
 }
 
 struct Folder {
@@ -65,6 +75,18 @@ impl LocalDisk {
     /// # Errors
     /// When a folder cannot be made.
     pub fn open(root: &Path, runtime: Handle) -> io::Result<Self> {
+        Self::with_steps(root, runtime, Steps::default())
+    }
+
+    /// The same, with `watch` told of every step of a put, and able to make it fail.
+    ///
+    /// # Errors
+    /// As [`LocalDisk::open`].
+    pub fn watched(root: &Path, runtime: Handle, watch: Arc<dyn Watch>) -> io::Result<Self> {
+        Self::with_steps(root, runtime, Steps::watched(watch))
+    }
+
+    fn with_steps(root: &Path, runtime: Handle, steps: Steps) -> io::Result<Self> {
         let temporary = root.join("tmp");
         fs::create_dir_all(&temporary)?;
         let segments = Folder::open(root.join("segments"))?;
@@ -73,12 +95,21 @@ impl LocalDisk {
         for left in fs::read_dir(&temporary)?.flatten() {
             let _ = fs::remove_file(left.path());
         }
-        sync_folder(root)?;
+        // The names of the folders themselves, and of the one that holds them.
+        steps.sync_folder(root)?;
+        if let Some(parent) = root.parent().filter(|parent| parent.is_dir()) {
+            match steps.sync_folder(parent) {
+                // A folder that may only be passed through was made by somebody else.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                synced => synced?,
+            }
+        }
         Ok(Self {
             segments,
             blocks,
             temporary,
             runtime,
+            steps,
         })
     }
 
@@ -88,12 +119,6 @@ impl LocalDisk {
         } else {
             &self.blocks
         }
-    }
-
-    fn write_temporary(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = File::create(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
     }
 }
 
@@ -106,10 +131,6 @@ pub(super) fn is_ours(name: &str) -> bool {
 
 /// End of the names of segments.
 const SEGMENT: &str = ".plseg";
-
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
 
 pub(super) fn io_error(error: object_store::Error) -> io::Error {
     let kind = match error {
@@ -125,15 +146,13 @@ impl Disk for LocalDisk {
         let temporary = self.temporary.join(name);
         let folder = &self.folder(name).path;
         let target = folder.join(name);
-        let written = self
-            .write_temporary(&temporary, bytes)
-            // A link fails where a rename would overwrite: create-only.
-            .and_then(|()| fs::hard_link(&temporary, &target));
-        let _ = fs::remove_file(&temporary);
-        written?;
-        sync_folder(folder).inspect_err(|_| {
+        let written = self.steps.write(&temporary, bytes);
+        let linked = written.and_then(|()| self.steps.link(&temporary, &target));
+        let _ = self.steps.remove(&temporary);
+        linked?;
+        self.steps.sync_folder(folder).inspect_err(|_| {
             // Not durable, so not acknowledged, so it must not be found later either.
-            let _ = fs::remove_file(&target);
+            let _ = self.steps.remove(&target);
         })
     }
 
@@ -170,10 +189,12 @@ impl Disk for LocalDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        match fs::remove_file(self.folder(name).path.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        self.steps.remove(&self.folder(name).path.join(name))
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        self.steps.sync_folder(&self.segments.path)?;
+        self.steps.sync_folder(&self.blocks.path)
     }
 }
 

@@ -22,6 +22,13 @@ pub enum LoadError {
     Damage(#[from] Damage),
 }
 
+impl LoadError {
+    /// Whether a file of this name is there already, of somebody else.
+    pub fn taken(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::AlreadyExists)
+    }
+}
+
 /// Most headers are shorter than this: one read gets them.
 const FIRST_READ: u64 = 16 << 10;
 

@@ -10,4 +10,8 @@ pub mod maintain;
 pub mod metastore;
 #[cfg(feature = "s3")]
 pub mod objects;
+#[cfg(test)]
+mod power_cut;
 pub mod recover;
+pub mod retention;
+pub mod steps;

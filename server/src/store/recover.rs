@@ -12,6 +12,7 @@ use super::load::{self, LoadError};
 use super::metastore::{self, Change, Metastore, Sled};
 use crate::block::{self, Files, sibling};
 use crate::ingest::writer::Writer;
+use crate::log;
 use crate::segment::{self, Damage, Header};
 
 /// How far a start is.
@@ -40,7 +41,7 @@ impl Progress {
     }
 
     fn note(&self, text: String) {
-        eprintln!("pilotlight: {text}");
+        log::warn(&text, &[]);
         *self
             .index_note
             .lock()
@@ -261,7 +262,8 @@ pub fn fill(
             ),
             Err(LoadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
-                eprintln!("pilotlight: {name} is left out of answers: {error}");
+                let what = "a file is damaged and left out of answers";
+                log::error(what, &[("file", &name), ("reason", &error)]);
                 catalog.quarantine(&name, error.to_string());
             }
         }

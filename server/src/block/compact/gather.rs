@@ -14,6 +14,7 @@ pub(super) fn union(
     sources: &[Source],
     dropped: &[String],
     ids: &mut [Ids],
+    keeps: &dyn Fn(&Labels) -> bool,
 ) -> PartHeader {
     let kept = |entry: &SeriesEntry| -> Labels {
         let labels = entry.labels.iter();
@@ -30,12 +31,17 @@ pub(super) fn union(
     type_sets.dedup();
     series.sort();
     series.dedup();
+    series.retain(|labels| keeps(labels));
     let place = |at: Result<usize, usize>| at.unwrap_or_else(|at| at) as u32;
     for (source, ids) in sources.iter().zip(ids) {
         let sets = source.header.type_sets.iter();
         let sets = sets.map(|set| place(type_sets.binary_search(set)));
         let labels = source.header.series.iter();
-        let labels = labels.map(|entry| place(series.binary_search(&kept(entry))));
+        // A series that is left out has no place.
+        let labels = labels.map(|entry| match series.binary_search(&kept(entry)) {
+            Ok(at) => at as u32,
+            Err(_) => UNSET,
+        });
         ids.type_sets = sets.collect();
         ids.series = labels.collect();
     }
@@ -106,6 +112,9 @@ pub(super) fn entries(sources: &[Source], ids: &[Ids], step_ns: i64) -> Vec<Entr
     let mut entries = Vec::new();
     for (at, (source, ids)) in sources.iter().zip(ids).enumerate() {
         let mut add = |index: usize, row: BlockRow| {
+            if ids.series[row.series as usize] == UNSET {
+                return;
+            }
             entries.push(Entry {
                 source: at,
                 index,
@@ -193,7 +202,9 @@ pub(super) fn describe(
     // The latest time of a roll-up's series stands only here.
     for (source, ids) in sources.iter().zip(ids) {
         for (entry, &id) in source.header.series.iter().zip(&ids.series) {
-            let series = &mut header.series[id as usize];
+            let Some(series) = header.series.get_mut(id as usize) else {
+                continue;
+            };
             series.max_time_ns = series.max_time_ns.max(entry.max_time_ns);
         }
     }

@@ -39,7 +39,7 @@ pub fn roll_up(
         };
         let mut merge = PartMerge::new(&header.service).without(dropped);
         merge.add(source);
-        merge.write(&mut writer, step_ns)?;
+        merge.write(&mut writer, step_ns, &|_| true)?;
     }
     writer.finish().map_err(failed)
 }
@@ -85,7 +85,7 @@ fn merged(
         for (block, at) in parts {
             merge.add(in_memory(block, at)?);
         }
-        merge.write(&mut writer, step_ns)?;
+        merge.write(&mut writer, step_ns, &|_| true)?;
     }
     writer.finish().map_err(failed)
 }

@@ -8,7 +8,7 @@ mod rows;
 use self::gather::{added, by_frequency, describe, entries, same_output, union};
 use self::rows::Merge;
 use super::{BlockRow, BlockWriter, Chunk, PartFiles, Sidecar};
-use crate::segment::{Part, PartBuilder, PartHeader};
+use crate::segment::{Labels, Part, PartBuilder, PartHeader};
 use crate::store::load::LoadError;
 
 pub use memory::{from_blocks, from_parts, roll_up, roll_up_of};
@@ -134,14 +134,20 @@ impl<'a> PartMerge<'a> {
         self.sources.push(source);
     }
 
-    /// Writes the part. `step_ns` > 0 adds up the profiles of each series in steps of that length.
+    /// Writes the part, with the series that `keeps` holds for. `step_ns` > 0 adds up the profiles of
+    /// each series in steps of that length.
     ///
     /// # Errors
     /// When a source cannot be read.
-    pub fn write(mut self, writer: &mut BlockWriter, step_ns: i64) -> Result<(), LoadError> {
+    pub fn write(
+        mut self,
+        writer: &mut BlockWriter,
+        step_ns: i64,
+        keeps: &dyn Fn(&Labels) -> bool,
+    ) -> Result<(), LoadError> {
         let (_, part) = self.symbols.finish();
         let (symbols, sources) = (part.symbols, &self.sources);
-        let mut header = union(self.service, sources, self.dropped, &mut self.ids);
+        let mut header = union(self.service, sources, self.dropped, &mut self.ids, keeps);
         let stack_nodes = by_frequency(sources, &mut self.ids, symbols.parents.len())?;
         let ids = &self.ids;
         let entries = entries(sources, ids, step_ns);

@@ -8,6 +8,7 @@ use super::super::catalog::Segment;
 use super::super::compact::{self, Plan};
 use super::Maintainer;
 use crate::ingest::epoch::{Closed, Taken};
+use crate::log;
 
 /// A lone segment waits this many times the patience for company.
 const LONELY: i64 = 6;
@@ -43,11 +44,12 @@ impl Maintainer {
             return self.merge(&sources, 1);
         }
         let plan = self.plan(&sources, 1, first.header.created_ns);
+        let name = plan.name();
         let written = compact::write_epoch(&*self.disk, plan, epoch.parts);
         if written.is_ok() {
             self.metrics.merges_from_memory.fetch_add(1, Relaxed);
         }
-        self.note(written, sources.len());
+        self.note(written, sources.len(), name);
     }
 
     fn plan<'a>(&self, sources: &'a [Arc<Segment>], level: u32, created_ns: i64) -> Plan<'a> {
@@ -59,13 +61,25 @@ impl Maintainer {
             step_ns: 0,
             of: String::new(),
             dropped: Vec::new(),
+            keep: None,
             random: self.env.random(),
         }
     }
 
+    /// Whether nothing of a file is known to be damaged: what is cannot be merged, and stays where it
+    /// is until retention takes it.
+    pub(super) fn whole(&self) -> impl Fn(&Segment) -> bool + use<> {
+        let damaged = self.catalog.damaged_parts();
+        let names: HashSet<String> = damaged.into_iter().map(|(name, _)| name).collect();
+        move |segment| !names.contains(&segment.name)
+    }
+
     /// Segments that should become a block. Those `held` in memory wait for their epoch to be full.
     fn due_segments(&self, held: &HashSet<String>) -> Vec<Arc<Segment>> {
-        let segments = self.catalog.select(|segment| segment.block.is_none());
+        let whole = self.whole();
+        let segments = self
+            .catalog
+            .select(|segment| segment.block.is_none() && whole(segment));
         let Some(oldest) = segments.first() else {
             return Vec::new();
         };
@@ -85,14 +99,17 @@ impl Maintainer {
     /// Blocks of a level and below, of one span, that should become one of the next level.
     pub(super) fn due_blocks(&self, level: u32) -> Vec<Arc<Segment>> {
         let span = self.rules.spans[level as usize - 1].as_nanos().max(1) as i64;
+        let whole = self.whole();
         let blocks = self.catalog.select(|segment| {
             let header = &segment.header;
             segment
                 .block
                 .as_ref()
-                .is_some_and(|files| files.step_ns == 0)
+                // What was trimmed stays beside the roll-ups of what it was trimmed from.
+                .is_some_and(|files| files.step_ns == 0 && files.of.is_empty())
                 && (1..=level).contains(&header.level)
                 && header.file_len < self.rules.full_bytes
+                && whole(segment)
         });
         let mut spans: BTreeMap<i64, Vec<Arc<Segment>>> = BTreeMap::new();
         for block in blocks {
@@ -126,12 +143,12 @@ impl Maintainer {
     }
 
     pub(super) fn write(&self, plan: Plan) {
-        let count = plan.sources.len();
-        self.note(compact::write(&*self.disk, plan), count);
+        let (count, name) = (plan.sources.len(), plan.name());
+        self.note(compact::write(&*self.disk, plan), count, name);
     }
 
-    /// Takes a written block into the catalog.
-    fn note(&self, written: Result<Segment, compact::Failed>, count: usize) {
+    /// Takes a written block into the catalog, or what is to be known of a failed one.
+    fn note(&self, written: Result<Segment, compact::Failed>, count: usize, name: String) {
         match written {
             Ok(block) => {
                 self.catalog.insert(block, self.env.now_ns());
@@ -139,9 +156,11 @@ impl Maintainer {
             }
             Err(failed) => {
                 let error = failed.error;
-                eprintln!("pilotlight: merging {count} segments or blocks failed: {error}");
-                if let Some(source) = failed.source {
-                    self.note_damage(&source, &error);
+                log::warn("a merge failed", &[("sources", &count), ("error", &error)]);
+                match failed.source {
+                    Some((source, part)) => self.note_damage(&source, part, &error),
+                    None if error.taken() => {}
+                    None => self.catalog.doubt(name),
                 }
             }
         }
@@ -160,6 +179,7 @@ impl Maintainer {
         for source in sources {
             names.extend(self.catalog.still_on_disk(&source.header.replaces));
         }
+        names.extend(self.catalog.doubted());
         names
     }
 }

@@ -12,10 +12,13 @@ use super::catalog::{Catalog, Segment};
 use super::compact::Plan;
 use super::disk::Disk;
 use super::load;
+use super::retention::{RetentionRule, Verdict};
 use crate::block;
 use crate::env::Env;
 use crate::ingest::writer::Writer;
+use crate::log;
 use crate::metrics::Metrics;
+use crate::segment::Labels;
 
 /// When to merge and what to delete.
 #[derive(Debug, Clone)]
@@ -41,6 +44,8 @@ pub struct Maintenance {
     pub roll_up_max_age: Option<Duration>,
     /// Delete the oldest segments and blocks above this sum; `None` = no limit.
     pub max_bytes: Option<u64>,
+    /// Series with limits of their own.
+    pub retention: Vec<RetentionRule>,
     /// How long a replaced file stays for queries that began before.
     pub grace: Duration,
 }
@@ -61,6 +66,7 @@ impl Default for Maintenance {
             max_age: Some(Duration::from_secs(15 * 86_400)),
             roll_up_max_age: Some(Duration::from_secs(90 * 86_400)),
             max_bytes: Some(20 << 30),
+            retention: Vec::new(),
             grace: Duration::from_secs(60),
         }
     }
@@ -87,6 +93,14 @@ pub struct Maintainer {
     pub age: Mutex<AgeClock>,
 }
 
+#[cfg(test)]
+impl Maintainer {
+    /// The same with other rules, as after a restart, but with the clock as it is known.
+    pub fn with_rules(self, rules: Maintenance) -> Self {
+        Self { rules, ..self }
+    }
+}
+
 impl Maintainer {
     /// One round: at most one merge a level, then retention, then deletion of replaced files.
     pub fn round(&self) {
@@ -101,6 +115,7 @@ impl Maintainer {
 
     /// Makes one roll-up that is missing.
     fn roll_up(&self) {
+        let whole = self.whole();
         let all = self.catalog.select(|segment| segment.block.is_some());
         let step = |segment: &Segment| segment.block.as_ref().map_or(0, |files| files.step_ns);
         let made: HashSet<(&str, i64)> = all
@@ -108,7 +123,11 @@ impl Maintainer {
             .filter_map(|segment| segment.block.as_ref())
             .map(|files| (files.of.as_str(), files.step_ns))
             .collect();
-        for block in all.iter().filter(|block| step(block) == 0) {
+        let trimmed = |block: &Segment| block.block.as_ref().is_some_and(|at| !at.of.is_empty());
+        let sources = all
+            .iter()
+            .filter(|block| step(block) == 0 && whole(block) && !trimmed(block));
+        for block in sources {
             for (level, length) in &self.rules.roll_ups {
                 let step_ns = length.as_nanos() as i64;
                 let due = block.header.level >= *level && step_ns > 0;
@@ -117,10 +136,11 @@ impl Maintainer {
                         sources: std::slice::from_ref(block),
                         level: block.header.level,
                         created_ns: block.header.created_ns,
-                        replaces: Vec::new(),
+                        replaces: self.catalog.doubted(),
                         step_ns,
                         of: block.name.clone(),
                         dropped: self.rules.roll_up_without.clone(),
+                        keep: None,
                         random: self.env.random(),
                     });
                 }
@@ -128,56 +148,71 @@ impl Maintainer {
         }
     }
 
-    fn note_damage(&self, segment: &Segment, error: &load::LoadError) {
+    fn note_damage(&self, segment: &Segment, part: usize, error: &load::LoadError) {
+        let reason = error.to_string();
         if matches!(error, load::LoadError::Damage(_))
-            && self.catalog.quarantine(&segment.name, error.to_string())
+            && self.catalog.quarantine_part(segment, part, &reason)
         {
             self.metrics.damaged_segments.fetch_add(1, Relaxed);
         }
     }
 
+    /// Takes out what has had its time: whole files, and of the first block that also holds what is to
+    /// stay, a rewrite without the rest.
     fn expire(&self) {
         let now = self.env.now_ns();
         let all = self.catalog.select(|_| true);
         let judged_by = self.judge_age_by(&all);
-        let mut bytes: u64 = all.iter().map(|segment| segment.header.file_len).sum();
-        let is_roll_up = |segment: &&Arc<Segment>| {
-            segment
-                .block
-                .as_ref()
-                .is_some_and(|files| files.step_ns > 0)
-        };
-        let (roll_ups, samples): (Vec<_>, Vec<_>) = all.iter().partition(is_roll_up);
         let mut expired = Vec::new();
-        // Where bytes run out, samples go before what was made of them.
-        for (segments, max_age) in [
-            (samples, self.rules.max_age),
-            (roll_ups, self.rules.roll_up_max_age),
-        ] {
-            for segment in segments {
-                let header = &segment.header;
-                // The later of both times: neither an old profile pushed today nor a clock that
-                // was wrong for a while makes fresh data go.
-                let age = judged_by.map(|now| now.saturating_sub(newest_ns(header)));
-                let old = age
-                    .zip(max_age)
-                    .is_some_and(|(age, max)| age > max.as_nanos() as i64);
-                let over = self.rules.max_bytes.is_some_and(|max| bytes > max);
-                if old || over {
-                    bytes -= header.file_len;
-                    expired.push(segment.name.clone());
+        let mut trim = None;
+        let whole = self.whole();
+        for (segment, verdict) in self.rules.judge(&all, judged_by) {
+            match verdict {
+                Verdict::Expire => expired.push(segment.name.clone()),
+                Verdict::Trim(classes) if segment.block.is_some() && whole(&segment) => {
+                    trim = trim.or(Some((segment, classes)));
                 }
+                Verdict::Trim(_) | Verdict::Keep => {}
             }
         }
         self.metrics
             .expired_segments
             .fetch_add(expired.len() as u64, Relaxed);
         self.catalog.retire(&expired, now);
+        if let Some((block, classes)) = trim {
+            self.trim(&block, &classes);
+        }
+    }
+
+    /// Writes a block again without the series of some classes. It stays the place of its roll-ups,
+    /// which may keep these series for longer.
+    fn trim(&self, block: &Arc<Segment>, classes: &[usize]) {
+        let Some(files) = &block.block else { return };
+        let keep = |labels: &Labels| !classes.contains(&self.rules.class(labels));
+        let mut replaces = vec![block.name.clone()];
+        replaces.extend(self.catalog.still_on_disk(&block.header.replaces));
+        replaces.extend(self.catalog.doubted());
+        let root = if files.of.is_empty() {
+            &block.name
+        } else {
+            &files.of
+        };
+        self.write(Plan {
+            sources: std::slice::from_ref(block),
+            level: block.header.level,
+            created_ns: block.header.created_ns,
+            replaces,
+            step_ns: files.step_ns,
+            of: root.clone(),
+            dropped: files.dropped.clone(),
+            keep: Some(&keep),
+            random: self.env.random(),
+        });
     }
 
     /// The time to judge age by; `None` = nothing is to be deleted by age now.
     fn judge_age_by(&self, all: &[Arc<Segment>]) -> Option<i64> {
-        let max_age = self.rules.max_age.or(self.rules.roll_up_max_age)?;
+        let max_age = self.rules.shortest()?;
         let look = Look {
             wall_ns: self.env.now_ns(),
             steady_ns: self.env.steady_ns(),
@@ -187,28 +222,53 @@ impl Maintainer {
         clock.now(look, newest, max_age)
     }
 
+    /// Deletes what was replaced or expired long enough ago. That it was replaced is forgotten only
+    /// when the removal is durable: a source that a power cut brings back must not count beside a
+    /// block that no longer names it.
     fn delete_retired(&self) {
         let now = self.env.now_ns();
         let before = now.saturating_sub(self.rules.grace.as_nanos() as i64);
-        for name in self.catalog.take_retired(before) {
-            match self.remove(&name) {
-                Ok(()) => self.catalog.deleted(&name),
-                Err(error) => {
-                    eprintln!("pilotlight: segment {name} cannot be deleted: {error}");
-                    self.catalog.retire_again(name, now);
+        let retired = self.catalog.take_retired(before);
+        if retired.is_empty() {
+            return;
+        }
+        let (removed, mut kept): (Vec<String>, Vec<String>) =
+            retired.into_iter().partition(|name| self.remove(name));
+        match self.disk.settle() {
+            // Without its manifest the rest of a block does not count, so it goes last.
+            Ok(()) => removed.iter().for_each(|name| {
+                if !name.ends_with(block::MANIFEST)
+                    || [block::SAMPLES, block::SYMBOLS]
+                        .iter()
+                        .all(|end| self.remove(&block::sibling(name, end)))
+                {
+                    self.catalog.deleted(name);
+                } else {
+                    kept.push(name.clone());
                 }
+            }),
+            Err(error) => {
+                log::warn(
+                    "deletions are not durable and are repeated",
+                    &[("error", &error)],
+                );
+                kept.extend(removed);
             }
+        }
+        for name in kept {
+            self.catalog.retire_again(name, now);
         }
     }
 
-    /// Deletes a segment, or a block: the manifest first, without which the rest does not count.
-    fn remove(&self, name: &str) -> std::io::Result<()> {
-        self.disk.remove(name)?;
-        if name.ends_with(block::MANIFEST) {
-            self.disk.remove(&block::sibling(name, block::SAMPLES))?;
-            self.disk.remove(&block::sibling(name, block::SYMBOLS))?;
+    fn remove(&self, name: &str) -> bool {
+        let removed = self.disk.remove(name);
+        if let Err(error) = &removed {
+            log::warn(
+                "a file cannot be deleted",
+                &[("file", &name), ("error", error)],
+            );
         }
-        Ok(())
+        removed.is_ok()
     }
 }
 
