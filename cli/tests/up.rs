@@ -222,7 +222,7 @@ fn an_address_for_everyone_needs_a_word() {
     let err = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(
-        err.contains("no authentication")
+        err.contains("nobody needs a token")
             && err.contains("next:  pilotlight up --listen 127.0.0.1:"),
         "{err}"
     );
