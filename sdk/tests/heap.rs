@@ -120,8 +120,9 @@ fn counts_are_inside_the_poisson_bound_and_in_use_returns_to_zero() {
             off < 5.0 * sigma,
             "{in_use_bytes} of {n} × {size}, σ {sigma}"
         );
-        // Each is rounded for itself.
-        assert!((objects - objects_before - in_use).abs() <= 1, "{objects}");
+        // Each of the three is rounded for itself, in both rows: the vector and what it holds.
+        let off = objects - objects_before - in_use;
+        assert!(off.abs() <= 3, "{objects} - {objects_before} - {in_use}");
         assert_eq!(bytes - bytes_before, in_use_bytes);
 
         // Freed by another thread.
