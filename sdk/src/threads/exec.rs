@@ -5,7 +5,7 @@
 //! `posix_spawn` and children of a fork have no timers and do not come here; the `execl` family of C
 //! calls libc's inner functions and does not either.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -66,6 +66,24 @@ fn let_go() {
 
 type Strings = *const *const c_char;
 
+/// Where libc is part of the program there is nothing to stand before: this is the system call itself,
+/// which all of musl's family, and glibc's `execve`, come down to.
+///
+/// # Safety
+/// As libc's function of this name.
+#[cfg(target_feature = "crt-static")]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execve(
+    path: *const c_char,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    let_go();
+    // SAFETY: the caller's arguments.
+    unsafe { libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int }
+}
+
+#[cfg(not(target_feature = "crt-static"))]
 macro_rules! replaced {
     ($($name:ident($($argument:ident: $kind:ty),*);)*) => {$(
         /// # Safety
@@ -76,18 +94,19 @@ macro_rules! replaced {
             let_go();
             let name = concat!(stringify!($name), "\0").as_ptr().cast();
             // SAFETY: a lookup by a constant name.
-            let next: *mut c_void = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+            let next: *mut std::ffi::c_void = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
             if next.is_null() {
                 // SAFETY: the calling thread's.
                 unsafe { *sys::errno() = libc::ENOSYS };
                 return -1;
             }
             // SAFETY: libc's function of this name has this type; the caller's arguments.
-            unsafe { std::mem::transmute::<*mut c_void, Function>(next)($($argument),*) }
+            unsafe { std::mem::transmute::<*mut std::ffi::c_void, Function>(next)($($argument),*) }
         }
     )*};
 }
 
+#[cfg(not(target_feature = "crt-static"))]
 replaced! {
     execv(path: *const c_char, arguments: Strings);
     execve(path: *const c_char, arguments: Strings, environment: Strings);

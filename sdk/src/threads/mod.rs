@@ -6,10 +6,9 @@ mod budget;
 mod choice;
 pub(crate) mod created;
 mod engines;
-// Where libc is part of the program there is nothing to stand before.
-#[cfg(all(feature = "thread-hook", not(target_feature = "crt-static")))]
+#[cfg(feature = "thread-hook")]
 mod exec;
-#[cfg(not(all(feature = "thread-hook", not(target_feature = "crt-static"))))]
+#[cfg(not(feature = "thread-hook"))]
 mod exec {
     pub(super) fn keep() {}
     pub(super) fn note_process() {}
