@@ -55,7 +55,8 @@ impl Labels {
                 .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
                 .collect();
             // Names that begin with two underscores are the server's own.
-            let taken = name == "source"
+            let taken = name.is_empty()
+                || name == "source"
                 || name.starts_with("__")
                 || name.starts_with(|c: char| c.is_ascii_digit());
             if !taken {
@@ -69,7 +70,8 @@ impl Labels {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Sets a value; an empty one takes the label away.
+    /// Sets a value; an empty one takes the label away. A name is letters, digits and `_`: the server
+    /// takes no other.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         let value = value.into();
         if value.is_empty() {
@@ -91,7 +93,7 @@ impl Labels {
         let mut out = String::from("{");
         for (index, (name, value)) in self.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
-            let _ = write!(out, "{comma}\"{}\"=\"{}\"", escape(name), escape(value));
+            let _ = write!(out, "{comma}{name}=\"{}\"", escape(value));
         }
         out.push('}');
         out
@@ -126,7 +128,7 @@ mod tests {
             cgroup: b"0::/system.slice/postgresql@14-main.service\n".to_vec(),
             ..Process::default()
         };
-        let selector = r#"{"comm"="conn-1","exe"="/usr/lib/postgres","service_name"="postgres","source"="agent","systemd_unit"="postgresql@14-main.service"}"#;
+        let selector = r#"{comm="conn-1",exe="/usr/lib/postgres",service_name="postgres",source="agent",systemd_unit="postgresql@14-main.service"}"#;
         assert_eq!(Labels::of(&process).selector(), selector);
         let kernel = Labels::of(&Process {
             comm: Comm::new(b"kworker/0:1"),
@@ -134,7 +136,7 @@ mod tests {
         });
         assert_eq!(
             kernel.selector(),
-            r#"{"service_name"="kernel","source"="agent"}"#
+            r#"{service_name="kernel",source="agent"}"#
         );
     }
 
@@ -153,7 +155,7 @@ mod tests {
             ],
             samples_itself: false,
         });
-        let expected = r#"{"exe"="/bin/shop","service_name"="checkout","source"="agent"}"#;
+        let expected = r#"{exe="/bin/shop",service_name="checkout",source="agent"}"#;
         assert_eq!(labels.selector(), expected);
     }
 
@@ -165,7 +167,7 @@ mod tests {
         };
         let labels = Labels::of(&process);
         assert_eq!(labels.get("exe"), Some("/tmp/a\"b\\c\u{fffd}d\u{fffd}"));
-        assert!(labels.selector().contains(r#""exe"="/tmp/a\"b\\c"#));
+        assert!(labels.selector().contains(r#"exe="/tmp/a\"b\\c"#));
         assert_eq!(text(&[b'x'; 10_000]).len(), VALUE_BYTES);
     }
 }
