@@ -1,0 +1,134 @@
+//! `pilotlight agent` over programs that know nothing of it: their hot functions by name on the server.
+
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use pilotlight_tests::process::{Program, Scratch, built};
+use pilotlight_tests::{http, server, wait_for};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("agent")
+        .join(name)
+}
+
+/// A server, and an agent without BPF.
+struct Pair {
+    _server: Program,
+    agent: Program,
+    port: u16,
+}
+
+fn profile(scratch: &Scratch, pids: &[u32]) -> Pair {
+    let (server, port) = server::start(scratch.path(), "server", |_| {});
+    let agent = agent(scratch, port, pids);
+    Pair {
+        _server: server,
+        agent,
+        port,
+    }
+}
+
+/// Samples `pids`.
+fn agent(scratch: &Scratch, port: u16, pids: &[u32]) -> Program {
+    let file = scratch.path().join("agent.yaml");
+    let config = "agent: {interval: 2s, debuginfo: {jitter: 0s, bytes_per_second: 1GB}}\n";
+    std::fs::write(&file, config).unwrap();
+    let mut command = Command::new(built("pilotlight"));
+    command.args(["agent", "--no-bpf", "--frequency-hz", "97", "--config"]);
+    command.arg(&file);
+    command.args(["--server", &format!("http://127.0.0.1:{port}")]);
+    for pid in pids {
+        command.args(["--pid", &pid.to_string()]);
+    }
+    Program::start("agent", scratch.path(), &mut command)
+}
+
+/// Waits until functions named like `function` have at least `least` of the CPU time of a program.
+fn is_hot(port: u16, service: &str, function: &str, least: f64) {
+    let selection = http::encode(&format!("{{service_name=\"{service}\",source=\"agent\"}}"));
+    let path = format!("/api/v1/top?type=cpu&q={selection}&from=now-10m&until=now&limit=1000");
+    wait_for(
+        &format!("{function} of {service}"),
+        Duration::from_secs(60),
+        || {
+            let top = http::json(port, &path)?;
+            let rows = top["rows"].as_array().into_iter().flatten();
+            let named = rows.filter(|row| row["name"].as_str().unwrap_or("").contains(function));
+            let hot = named
+                .filter_map(|row| row["total"].as_f64())
+                .fold(0.0, f64::max);
+            let total = top["total"].as_f64().unwrap_or(0.0);
+            if total > 0.0 && hot >= least * total {
+                Ok(())
+            } else {
+                Err(top.to_string().chars().take(3000).collect())
+            }
+        },
+    );
+}
+
+#[test]
+fn a_cpp_program_shows_its_hot_function() {
+    let scratch = Scratch::new("agent-cpp");
+    let program = scratch.path().join("hot-cpp");
+    let compiled = Command::new("g++")
+        .args(["-O2", "-fomit-frame-pointer", "-o"])
+        .arg(&program)
+        .arg(source("hot.cpp"))
+        .status();
+    assert!(
+        compiled.is_ok_and(|status| status.success()),
+        "g++ is needed"
+    );
+    let running = Program::start("hot-cpp", scratch.path(), &mut Command::new(&program));
+    let pair = profile(&scratch, &[running.id()]);
+    is_hot(pair.port, "hot-cpp", "hot_in_cpp", 0.8);
+    holds_only_what_it_needs(pair.agent.id());
+}
+
+/// The agent runs with more than this as root, and gives it away before it starts a thread.
+fn holds_only_what_it_needs(pid: u32) {
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))
+        .unwrap()
+        .flatten()
+    {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap();
+        let line = |name: &str| {
+            let found = status.lines().find_map(|line| line.strip_prefix(name));
+            u64::from_str_radix(found.unwrap().trim(), 16).unwrap()
+        };
+        // DAC_READ_SEARCH, SYS_PTRACE, SYSLOG, PERFMON, BPF, CHECKPOINT_RESTORE
+        let kept = [2, 19, 34, 38, 39, 40]
+            .iter()
+            .fold(0, |mask, bit| mask | 1u64 << bit);
+        assert_eq!((line("CapPrm:") & !kept, line("CapEff:") & !kept), (0, 0));
+        assert_eq!(line("NoNewPrivs:"), 1);
+    }
+}
+
+#[test]
+fn a_node_program_shows_its_hot_function() {
+    let scratch = Scratch::new("agent-node");
+    let mut command = Command::new("node");
+    command.arg("--perf-basic-prof").arg(source("hot.js"));
+    command.current_dir(scratch.path());
+    let running = Program::start("node", scratch.path(), &mut command);
+    let pair = profile(&scratch, &[running.id()]);
+    is_hot(pair.port, "node", "hotInScript", 0.6);
+}
+
+#[test]
+fn a_python_program_shows_the_native_function_that_it_spends_its_time_in() {
+    let scratch = Scratch::new("agent-python");
+    let code = "import time\nend = time.time() + 120\nwhile time.time() < end: sorted(range(100000, 0, -1), key=float)\n";
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", code]);
+    let running = Program::start("python", scratch.path(), &mut command);
+    let exe = std::fs::read_link(format!("/proc/{}/exe", running.id())).unwrap();
+    let name = exe.file_name().unwrap().to_str().unwrap().to_owned();
+    let pair = profile(&scratch, &[running.id()]);
+    is_hot(pair.port, &name, "PyEval_EvalCode", 0.5);
+}
