@@ -64,8 +64,7 @@ impl Server {
     /// # Errors
     /// When the address or the folder cannot be used, see [`Error`].
     pub async fn start(config: Config) -> Result<Running, Error> {
-        let is_open = config.access.tokens.is_empty() && config.access.clients.is_none();
-        if is_open && !config.allow_public && !config.listen.ip().is_loopback() {
+        if config.access.is_open() && !config.allow_public && !config.listen.ip().is_loopback() {
             return Err(Error::PublicAddress(config.listen));
         }
         let mut edge = Edge::default();
@@ -324,9 +323,7 @@ fn app(
         query_limits: Arc::new(config.query.clone()),
         targets: config.targets.clone(),
         extra_metrics: config.extra_metrics.clone(),
-        guard_host: !config.allow_public
-            && config.access.tokens.is_empty()
-            && config.access.clients.is_none(),
+        guard_host: !config.allow_public && config.access.is_open(),
     })
 }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 use tower_service::Service;
 
 use super::audit::Audit;
-use super::{Access, Denied, Grant, Tenant};
+use super::{Access, Denied, Grant, Scope, Tenant};
 use crate::api::{ApiError, App, status};
 use crate::env::Env;
 use crate::metrics;
@@ -109,17 +109,13 @@ impl Front {
 
     /// Those of all tenants.
     fn metrics(&self) -> Response {
-        let text =
-            |(tenant, app): &'_ (String, Arc<App>)| (tenant.clone(), status::metrics_of(app));
-        let texts: Vec<(String, String)> = self.apps.iter().map(text).collect();
-        let mut body = match &texts[..] {
-            [(_, only)] => only.clone(),
+        let mut body = match &self.apps[..] {
+            [(_, only)] => status::metrics_of(only),
             all => {
-                let all: Vec<_> = all
+                let texts = all
                     .iter()
-                    .map(|(tenant, text)| (&**tenant, text.clone()))
-                    .collect();
-                metrics::of_tenants(&all)
+                    .map(|(tenant, app)| (&**tenant, status::metrics_of(app)));
+                metrics::of_tenants(&texts.collect::<Vec<_>>())
             }
         };
         let mut own = metrics::Text::default();
@@ -147,7 +143,7 @@ impl Front {
         grant: &Grant<'_>,
         status: StatusCode,
     ) {
-        let reads = super::scope::needed(method, uri.path()) == Some(super::Scope::Read);
+        let reads = grant.needed == Some(Scope::Read);
         if let (Some(audit), true) = (&self.audit, reads) {
             audit.note(json!({
                 "time_ns": self.env.now_ns(),

@@ -33,6 +33,13 @@ pub struct AccessRules {
     pub audit_file: Option<PathBuf>,
 }
 
+impl AccessRules {
+    /// Whether everybody may do everything.
+    pub fn is_open(&self) -> bool {
+        self.tokens.is_empty() && self.clients.is_none()
+    }
+}
+
 /// What somebody may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
@@ -77,6 +84,8 @@ pub struct Grant<'a> {
     pub who: &'a str,
     /// Whether it could have chosen any tenant.
     pub of_all: bool,
+    /// What was needed.
+    pub needed: Option<Scope>,
 }
 
 /// Why a request may not.
@@ -108,6 +117,7 @@ fn forbidden(reason: &'static str, message: String) -> Denied {
 
 /// The rules, ready to be asked.
 pub struct Access {
+    is_open: bool,
     tokens: HashMap<[u8; 32], Token>,
     clients: Option<Rights>,
     tenants: Vec<String>,
@@ -118,15 +128,11 @@ impl Access {
     pub fn new(rules: &AccessRules, tenants: Vec<String>) -> Access {
         let by_hash = |token: &Token| (token.sha256, token.clone());
         Access {
+            is_open: rules.is_open(),
             tokens: rules.tokens.iter().map(by_hash).collect(),
             clients: rules.clients.clone(),
             tenants,
         }
-    }
-
-    /// Whether everybody may do everything.
-    pub fn is_open(&self) -> bool {
-        self.tokens.is_empty() && self.clients.is_none()
     }
 
     /// Whether the request may go on, and as whom.
@@ -145,15 +151,16 @@ impl Access {
                 tenant: DEFAULT_TENANT,
                 who: "anybody",
                 of_all: false,
+                needed: None,
             });
         };
         let asked = headers
             .get(TENANT_HEADER)
             .map(|value| value.to_str().unwrap_or("?"));
-        if self.is_open() {
+        if self.is_open {
             // Clients of others name tenants that mean nothing here, until there are some.
             let asked = asked.filter(|_| self.tenants.len() > 1);
-            return self.grant("anybody", None, asked);
+            return self.grant("anybody", needed, None, asked);
         }
         let (who, rights) = self.known(headers, has_certificate)?;
         if !rights.scopes.contains(&needed) {
@@ -163,7 +170,7 @@ impl Access {
             );
             return Err(forbidden("scope", message));
         }
-        self.grant(who, rights.tenant.as_deref(), asked)
+        self.grant(who, needed, rights.tenant.as_deref(), asked)
     }
 
     fn known(&self, headers: &HeaderMap, has_certificate: bool) -> Result<(&str, &Rights), Denied> {
@@ -187,6 +194,7 @@ impl Access {
     fn grant<'a>(
         &'a self,
         who: &'a str,
+        needed: Scope,
         own: Option<&'a str>,
         asked: Option<&str>,
     ) -> Result<Grant<'a>, Denied> {
@@ -204,6 +212,7 @@ impl Access {
                 tenant,
                 who,
                 of_all: own.is_none(),
+                needed: Some(needed),
             }),
             None => Err(forbidden(
                 "tenant",
