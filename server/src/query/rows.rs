@@ -1,7 +1,6 @@
 //! Samples one by one, for answers that sums over a whole part cannot give: values over time, the
 //! heatmap, exemplars, and series of a span.
 
-use super::bounds::CpuClock;
 use super::engine::{Cancel, Coverage, Engine, QueryError, Selected, Selection};
 use super::read::NO_STACK;
 use super::scan::{Stop, on_threads, shares};
@@ -70,19 +69,10 @@ impl Engine {
         cancel: &Cancel,
         mut sum: A,
     ) -> Result<(A, Coverage), QueryError> {
-        let mut coverage = Coverage::default();
-        let mut clock = CpuClock::start();
-        for touched in share {
-            match self.rows_of_part(selection, touched, cancel, &mut coverage, &mut sum) {
-                Ok(()) => {}
-                Err(Stop::Query(error)) => return Err(error),
-                Err(Stop::Load(error)) => {
-                    self.problem(&mut coverage, touched, &error);
-                }
-            }
-            cancel.hold(sum.heap_bytes())?;
-            cancel.spend(&mut clock)?;
-        }
+        let coverage = self.each_part(share, cancel, |touched, coverage| {
+            self.rows_of_part(selection, touched, cancel, coverage, &mut sum)?;
+            Ok(sum.heap_bytes())
+        })?;
         Ok((sum, coverage))
     }
 

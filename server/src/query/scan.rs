@@ -103,24 +103,37 @@ impl Engine {
         cancel: &Cancel,
         mut sum: A,
     ) -> Result<(A, Coverage), QueryError> {
+        let coverage = self.each_part(share, cancel, |touched, coverage| {
+            self.sums(selection, touched, want, cancel, coverage, |added| {
+                sum.add(added)
+            })?;
+            Ok(sum.heap_bytes())
+        })?;
+        Ok((sum, coverage))
+    }
+
+    /// Reads the parts of a share one by one, within the budget; one that cannot be read is a problem
+    /// of the answer. `read` says how many bytes are held after it.
+    pub(super) fn each_part(
+        &self,
+        share: &[Touched],
+        cancel: &Cancel,
+        mut read: impl FnMut(&Touched, &mut Coverage) -> Result<usize, Stop>,
+    ) -> Result<Coverage, QueryError> {
         let mut coverage = Coverage::default();
         let mut clock = CpuClock::start();
         for touched in share {
             cancel.check()?;
-            let read = self.sums(selection, touched, want, cancel, &mut coverage, |added| {
-                sum.add(added)
-            });
-            match read {
-                Ok(()) => {}
+            match read(touched, &mut coverage) {
+                Ok(held_bytes) => cancel.hold(held_bytes)?,
                 Err(Stop::Query(error)) => return Err(error),
                 Err(Stop::Load(error)) => {
                     self.problem(&mut coverage, touched, &error);
                 }
             }
-            cancel.hold(sum.heap_bytes())?;
             cancel.spend(&mut clock)?;
         }
-        Ok((sum, coverage))
+        Ok(coverage)
     }
 
     /// Reads and adds up one part; `visit` is called when it holds selected profiles.
