@@ -176,6 +176,31 @@ pub async fn durable(ticket: &mut Ticket) -> Result<(), ApiError> {
         .map_err(|failed| not_written(&failed))
 }
 
+/// Takes several profiles of one request: `work` decodes them and keeps the first fault, which is what
+/// the sender hears of. What was good is stored all the same, and durable when this returns how many
+/// that were; a retry of the whole does not count it again.
+pub async fn several(
+    app: &Arc<App>,
+    work: impl FnOnce(&App) -> Vec<Result<(Ticket, Notes), ApiError>> + Send + 'static,
+) -> Result<(usize, Option<ApiError>), ApiError> {
+    let work = move |app: &App| {
+        let (mut taken, mut fault) = (Vec::new(), None);
+        for result in work(app) {
+            match result {
+                Ok(done) => taken.push(done),
+                Err(error) => fault = fault.or(Some(error)),
+            }
+        }
+        Ok((taken, fault))
+    };
+    let (mut taken, fault) = decoding(app, work).await?;
+    for (ticket, notes) in &mut taken {
+        durable(ticket).await?;
+        answer(&app.engine.metrics, ticket, notes);
+    }
+    Ok((taken.len(), fault))
+}
+
 /// Counts a refused request by its reason.
 pub fn count_refusal(app: &App, error: &ApiError) {
     let reason = refusal(error.status);

@@ -22,29 +22,21 @@ pub async fn write_raw(State(app): State<Arc<App>>, request: Request) -> Respons
 }
 
 async fn store(app: &Arc<App>, request: WriteRawRequest) -> Result<Empty, ApiError> {
-    // What is good is stored even where another profile is not; the first fault is the answer.
     let work = move |app: &App| {
-        let (mut taken, mut fault) = (Vec::new(), None);
+        let mut results = Vec::new();
         for series in &request.series {
             for sample in &series.samples {
-                match take(app, series, &sample.raw_profile, request.normalized) {
-                    Ok(done) => taken.push(done),
-                    Err(error) => fault = fault.or(Some(error)),
-                }
+                results.push(take(app, series, &sample.raw_profile, request.normalized));
             }
         }
-        Ok((taken, fault))
+        results
     };
-    let (mut taken, fault) = intake::decoding(app, work).await?;
-    for (ticket, notes) in &mut taken {
-        intake::durable(ticket).await?;
-        intake::answer(&app.engine.metrics, ticket, notes);
-    }
+    let (stored, fault) = intake::several(app, work).await?;
     match fault {
-        None if taken.is_empty() => Err(ApiError::bad("there is no profile in this write")),
+        None if stored == 0 => Err(ApiError::bad("there is no profile in this write")),
         None => Ok(Empty {}),
         Some(error) => {
-            let message = format!("{} ({} others are stored)", error.message, taken.len());
+            let message = format!("{} ({stored} others are stored)", error.message);
             Err(ApiError { message, ..error })
         }
     }

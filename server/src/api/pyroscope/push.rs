@@ -29,35 +29,25 @@ async fn store(app: &Arc<App>, request: PushRequest) -> Result<Empty, ApiError> 
     {
         return Err(ApiError::bad("there is no profile in this push"));
     }
-    // The first fault is what the sender hears of; what was good is stored all the same, and a
-    // retry of the whole does not count it again.
     let work = move |app: &App| {
-        let mut taken = Vec::new();
-        let mut fault = None;
+        let mut results = Vec::new();
         for series in &request.series {
             for sample in &series.samples {
-                let result = offer(app, series, &sample.id)
-                    .and_then(|offer| intake::take_pprof(app, &offer, &sample.raw_profile));
-                match result {
-                    Ok(done) => taken.push(done),
-                    Err(error) => fault = fault.or(Some(error)),
-                }
+                let offer = offer(app, series, &sample.id);
+                results.push(
+                    offer.and_then(|offer| intake::take_pprof(app, &offer, &sample.raw_profile)),
+                );
             }
         }
-        Ok((taken, fault))
+        results
     };
-    let (mut taken, fault) = intake::decoding(app, work).await?;
-    for (ticket, notes) in &mut taken {
-        intake::durable(ticket).await?;
-        intake::answer(&app.engine.metrics, ticket, notes);
-    }
+    let (stored, fault) = intake::several(app, work).await?;
     match fault {
         None => Ok(Empty {}),
         Some(error) => {
             let message = format!(
                 "{} ({} other profiles of this push are stored)",
-                error.message,
-                taken.len()
+                error.message, stored
             );
             Err(ApiError { message, ..error })
         }
