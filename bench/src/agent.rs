@@ -5,6 +5,7 @@
 
 use crate::child::{Outcome, Readings, readings};
 use crate::figure::{Figure, Goal};
+use pilotlight_bench_kit::{process_cpu_ns, rss_kib, thread_cpu_ns};
 use pilotlight_host_agent::bpf::BpfSampler;
 use pilotlight_host_agent::process::Processes;
 use pilotlight_host_agent::{Sampler, SamplerOptions};
@@ -48,10 +49,10 @@ fn print(run: &Readings, frequency_hz: &str, load: &str) -> Outcome<()> {
         Goal::AtMost(0.2),
         "otel(research):0.60%_97hz",
     );
-    let runs = run.get("runs")?.max(1.0);
+    let runs = run.get("runs")?;
     figure(
         "ns_a_tick",
-        run.get("bpf_ns")? / runs,
+        run.get("bpf_ns")? / runs.max(1.0),
         "ns",
         Goal::AtMost(10_300.0),
         "otel(research):30900ns",
@@ -65,7 +66,7 @@ fn print(run: &Readings, frequency_hz: &str, load: &str) -> Outcome<()> {
     );
     figure(
         "completeness",
-        run.get("ticks")? / run.get("expected")? * 100.0,
+        runs / run.get("expected")? * 100.0,
         "%",
         Goal::AtLeast(99.5),
         "",
@@ -138,11 +139,9 @@ pub fn measure(frequency_hz: &str, load: &str) -> Outcome<()> {
     let sampled: u64 = batch.samples.iter().map(|sample| sample.count).sum();
     let lost = batch.losses.total();
     let cpus = std::thread::available_parallelism()?.get() as f64;
-    let ticks = (runs_after - runs) as f64;
     println!("cpu_ns {}", cpu_after_ns - cpu_ns);
     println!("bpf_ns {}", bpf_after_ns - bpf_ns);
-    println!("runs {ticks}");
-    println!("ticks {ticks}");
+    println!("runs {}", runs_after - runs);
     println!(
         "expected {}",
         f64::from(options.frequency_hz) * elapsed * cpus
@@ -153,7 +152,7 @@ pub fn measure(frequency_hz: &str, load: &str) -> Outcome<()> {
     );
     println!(
         "rss_bytes {}",
-        rss_bytes().saturating_sub(tables.held_bytes)
+        (rss_kib()? * 1024).saturating_sub(tables.held_bytes)
     );
     println!(
         "verified {}",
@@ -186,29 +185,4 @@ fn start_work() -> Outcome<Vec<std::process::Child>> {
             .spawn()
     };
     Ok((0..cpus).map(start).collect::<Result<_, _>>()?)
-}
-
-fn rss_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
-}
-
-fn cpu_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: a valid place for the answer.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn thread_cpu_ns() -> u64 {
-    cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
-fn process_cpu_ns() -> u64 {
-    cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

@@ -113,7 +113,9 @@ fn holds_only_what_it_needs(pid: u32) {
 fn a_node_program_shows_its_hot_function() {
     let scratch = Scratch::new("agent-node");
     let mut command = Command::new("node");
-    command.arg("--perf-basic-prof").arg(source("hot.js"));
+    command
+        .arg("--perf-basic-prof")
+        .arg(source("../../host-agent/tests/programs/hot.js"));
     command.current_dir(scratch.path());
     let running = Program::start("node", scratch.path(), &mut command);
     let pair = profile(&scratch, &[running.id()]);
