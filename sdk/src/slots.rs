@@ -171,6 +171,18 @@ pub(crate) fn give(slot: u32, thread: i32, stack: Range<usize>, accounted_ns: u6
     entry.accounted_ns.store(accounted_ns, Ordering::Release);
 }
 
+/// The stack of the thread that has `slot` is known now; an empty one says nothing.
+pub(crate) fn set_stack(slot: u32, stack: Range<usize>) {
+    if stack.is_empty() {
+        return;
+    }
+    let entry = &TABLE[slot as usize];
+    // Its own signal in between finds an empty range or one that ends right.
+    entry.stack_end.store(0, Ordering::Relaxed);
+    entry.stack_start.store(stack.start, Ordering::Relaxed);
+    entry.stack_end.store(stack.end, Ordering::Relaxed);
+}
+
 /// Whole periods that no sample accounts for up to `clock_ns`; the caller accounts for them.
 pub(crate) fn settle(slot: u32, clock_ns: u64) -> u64 {
     TABLE[slot as usize].take(clock_ns, 0)

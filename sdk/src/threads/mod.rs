@@ -207,8 +207,12 @@ impl Threads {
     }
 
     fn add(&mut self, tid: i32, stack: Range<usize>) {
-        if self.process_timer.is_some() || self.armed.contains_key(&tid) {
+        if self.process_timer.is_some() {
             return;
+        }
+        if let Some(armed) = self.armed.get(&tid) {
+            // A scan found the thread before it said itself where its stack is.
+            return slots::set_stack(armed.slot, stack);
         }
         let Some(slot) = self.free.pop().or_else(|| self.fresh_slot()) else {
             return self.refuse(tid);
@@ -336,4 +340,26 @@ fn next_random(last: u64) -> u64 {
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ z >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_a_scan_found_first_says_where_its_stack_is() {
+        const NEVER_NS: u64 = 3_600_000_000_000;
+        crate::handler::install().unwrap();
+        let mut threads = Threads::new(Engine::Timer, NEVER_NS, 100.0);
+        let tid = crate::sys::own_tid();
+        threads.add(tid, 0..0);
+        let slot = threads.armed[&tid].slot;
+        assert_eq!(slots::stack_of(slot), 0..0);
+        threads.add(tid, 0x1000..0x9000);
+        assert_eq!(slots::stack_of(slot), 0x1000..0x9000);
+        // A later scan takes nothing away.
+        threads.add(tid, 0..0);
+        assert_eq!(slots::stack_of(slot), 0x1000..0x9000);
+        assert_eq!(threads.armed.len(), 1);
+    }
 }
