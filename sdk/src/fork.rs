@@ -6,12 +6,11 @@
 //! [`crate::AfterFork`].
 
 use std::cell::{Cell, UnsafeCell};
-use std::mem::MaybeUninit;
-use std::ptr::null_mut;
 use std::sync::{
     Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 
+use crate::sys::{self, Blocked};
 use crate::{
     context, engine, handler, http, labels, lived, modules, otel, spans, symbols, threads, types,
     wall,
@@ -157,26 +156,18 @@ pub(crate) fn watch() {
 thread_local! {
     /// The forking thread's signal mask. Without a destructor, or a fork in the last moments of a
     /// thread would panic.
-    static MASK: Cell<MaybeUninit<libc::sigset_t>> = const { Cell::new(MaybeUninit::uninit()) };
+    static MASK: Cell<Option<Blocked>> = const { Cell::new(None) };
 }
 
 unsafe extern "C" fn before() {
-    let mut profiling = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut old = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset fills the set; the mask is the calling thread's.
-    unsafe {
-        libc::sigemptyset(profiling.as_mut_ptr());
-        libc::sigaddset(profiling.as_mut_ptr(), libc::SIGPROF);
-        libc::pthread_sigmask(libc::SIG_BLOCK, profiling.as_ptr(), old.as_mut_ptr());
-    }
-    MASK.with(|mask| mask.set(old));
+    MASK.set(Some(sys::block_sigprof()));
     locks().iter().for_each(|lock| lock.hold());
 }
 
 fn restore_mask() {
-    let old = MASK.with(|mask| mask.replace(MaybeUninit::uninit()));
-    // SAFETY: `before` ran in this thread and filled it.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), null_mut()) };
+    if let Some(mask) = MASK.take() {
+        mask.restore();
+    }
 }
 
 unsafe extern "C" fn parent() {

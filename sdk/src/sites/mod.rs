@@ -80,12 +80,13 @@ impl Sites {
     }
 
     /// The site of a stack; [`OVERFLOW`] when there is no room for a new one.
+    #[cfg(any(test, feature = "lock-hooks", feature = "thread-hook"))]
     pub(crate) fn site(&self, frames: &[u64], truncated: bool) -> Site {
         self.site_at(frames, truncated, 0)
     }
 
-    /// As [`Sites::site`], of a stack that belongs to this generation of modules; the first one is
-    /// kept.
+    /// The site of a stack that belongs to this generation of modules; the first one is
+    /// kept. [`OVERFLOW`] when there is no room for a new one.
     pub(crate) fn site_at(&self, frames: &[u64], truncated: bool, generation: u32) -> Site {
         let words = self.pages.get();
         if words.is_empty() {

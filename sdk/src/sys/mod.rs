@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `x86_64`, `aarch64` | registers of an interrupted thread, its thread pointer, what lies below its stack pointer |
+//! | `mask` | the profiling signal, blocked for a thread |
 //! | `own` | the system calls of the signal handler |
 //! | `tls` | thread-local words that a handler may read |
 //! | `shared_libc`, `static_libc` | finding the function that ours stands before, keeping code mapped |
@@ -14,6 +15,7 @@ mod arch;
 #[cfg_attr(target_feature = "crt-static", path = "static_libc.rs")]
 #[cfg_attr(not(target_feature = "crt-static"), path = "shared_libc.rs")]
 mod linked;
+mod mask;
 mod own;
 #[cfg(not(miri))]
 pub(crate) mod tls;
@@ -24,6 +26,7 @@ pub(crate) use arch::{RED_ZONE, Registers, frame_pointer, interrupted, own_regis
 pub(crate) use linked::pin_code;
 #[cfg(feature = "thread-hook")]
 pub(crate) use linked::pthread_create;
+pub(crate) use mask::{Blocked, block_sigprof};
 pub(crate) use own::{own_clock_ns, own_tid, process_clock_ns};
 
 #[cfg(feature = "thread-hook")]

@@ -6,8 +6,6 @@
 //! calls libc's inner functions and does not either.
 
 use std::ffi::{c_char, c_int};
-use std::mem::MaybeUninit;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::{ARMED, THREADS};
@@ -37,14 +35,7 @@ fn let_go() {
     if !ARMED.load(Ordering::Relaxed) || PROCESS.load(Ordering::Relaxed) != own_process() {
         return;
     }
-    let mut profiling = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut old = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset fills the set; the mask is the calling thread's.
-    unsafe {
-        libc::sigemptyset(profiling.as_mut_ptr());
-        libc::sigaddset(profiling.as_mut_ptr(), libc::SIGPROF);
-        libc::pthread_sigmask(libc::SIG_BLOCK, profiling.as_ptr(), old.as_mut_ptr());
-    }
+    let mask = sys::block_sigprof();
     // Held by this thread itself where a signal handler calls `exec`: then it stays as it was.
     if let Some(mut threads) = THREADS.try_lock()
         && let Some(threads) = threads.as_mut()
@@ -53,15 +44,8 @@ fn let_go() {
         let clock_ns = armed.clock_ns;
         threads.retire(armed, clock_ns);
     }
-    let at_once = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: takes what waits, for nobody; then the mask is as `pthread_sigmask` gave it.
-    unsafe {
-        while libc::sigtimedwait(profiling.as_ptr(), null_mut(), &at_once) == libc::SIGPROF {}
-        libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), null_mut());
-    }
+    mask.discard_waiting();
+    mask.restore();
 }
 
 type Strings = *const *const c_char;
