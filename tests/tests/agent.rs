@@ -134,3 +134,29 @@ fn a_python_program_shows_the_native_function_that_it_spends_its_time_in() {
     let pair = profile(&scratch, &[running.id()]);
     is_hot(pair.port, &name, "PyEval_EvalCode", 0.5);
 }
+
+/// Builds the Go program with flags for its linker, under a name of its own.
+fn hot_in_go(scratch: &Scratch, name: &str, flags: &str) -> Program {
+    let program = scratch.path().join(name);
+    let built = Command::new("go")
+        .args(["build", "-ldflags", flags, "-o"])
+        .arg(&program)
+        .arg(".")
+        .current_dir(source("go"))
+        .status();
+    assert!(built.is_ok_and(|status| status.success()), "go is needed");
+    Program::start(name, scratch.path(), &mut Command::new(&program))
+}
+
+#[test]
+fn go_programs_show_their_hot_function_as_built_and_stripped() {
+    let scratch = Scratch::new("agent-go");
+    // As it is built: no program header covers its GNU build id. Without that and stripped: Go's id and Go's tables.
+    let programs = [
+        hot_in_go(&scratch, "go-built", ""),
+        hot_in_go(&scratch, "go-stripped", "-s -w -B none"),
+    ];
+    let pair = profile(&scratch, &[programs[0].id(), programs[1].id()]);
+    is_hot(pair.port, "go-built", "main.hotInGo", 0.8);
+    is_hot(pair.port, "go-stripped", "main.hotInGo", 0.8);
+}

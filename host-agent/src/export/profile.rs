@@ -145,7 +145,7 @@ impl<'a> Builder<'a> {
             return *known;
         }
         let file = self.names.files.of(self.process.id.pid, mapping);
-        let build_id = file.as_ref().map(|file| hex(&file.build_id));
+        let build_id = file.map(|file| file.build_id.clone());
         let name: &[u8] = if mapping.path.is_empty() {
             b"//anon"
         } else {
@@ -178,8 +178,4 @@ impl<'a> Builder<'a> {
     pub fn finish(self) -> Profile {
         self.builder.finish()
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,5 +1,6 @@
 //! Files that are mapped into processes: read once each, whoever maps them.
 
+mod ids;
 mod sparse;
 
 use crate::error::Error;
@@ -30,8 +31,8 @@ pub struct FileKey {
 pub struct File {
     /// Which.
     pub key: FileKey,
-    /// GNU build id; empty when there is none.
-    pub build_id: Vec<u8>,
+    /// Its GNU build id in hexadecimal, else Go's build id, else its `htlhash`: never empty.
+    pub build_id: String,
     /// Unwind rows.
     pub table: Arc<Table>,
     /// Loadable segments: `start` and `limit` are stated addresses (svma).
@@ -185,9 +186,13 @@ fn read(file: &fs::File, key: FileKey, mapping: &Mapping) -> Result<File, Error>
         path: path(),
         reason: error.to_string(),
     })?;
+    let build_id = ids::id(file, key.size).map_err(|error| Error::File {
+        path: path(),
+        reason: error.to_string(),
+    })?;
     Ok(File {
         key,
-        build_id: module.build_id,
+        build_id,
         table: module.table,
         segments: module.segments,
     })

@@ -14,7 +14,7 @@ const PIECE: usize = 1 << 20;
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    /// Hexadecimal.
+    /// As [`File::build_id`].
     pub build_id: String,
     /// The last part of its path.
     pub name: String,
@@ -38,11 +38,7 @@ impl Candidate {
             .next()
             .unwrap_or(&[]);
         Some(Candidate {
-            build_id: known
-                .build_id
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
+            build_id: known.build_id.clone(),
             name: String::from_utf8_lossy(name).into_owned(),
             size_bytes: key.size,
             quality,
@@ -110,8 +106,10 @@ fn quality(file: &fs::File) -> Option<&'static str> {
                 .is_some_and(|rest| rest.first() == Some(&0))
         })
     };
-    let qualities: [(&[u8], &str); 4] = [
+    let qualities: [(&[u8], &str); 6] = [
         (b".debug_info", "dwarf"),
+        (b".gopclntab", "pclntab"),
+        (b".data.rel.ro.gopclntab", "pclntab"),
         (b".symtab", "symtab"),
         (b".gnu_debugdata", "mini_debuginfo"),
         (b".dynsym", "dynsym"),

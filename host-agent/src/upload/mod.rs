@@ -70,7 +70,7 @@ pub struct UploadCounters {
 /// Takes note of files, and sends those that are wanted.
 pub(crate) struct Uploader {
     options: UploadOptions,
-    asked: HashSet<Vec<u8>>,
+    asked: HashSet<String>,
     queue: mpsc::Sender<Candidate>,
     counters: Arc<UploadCounters>,
     sender: JoinHandle<()>,
@@ -116,7 +116,7 @@ impl Uploader {
             let Some(file) = files.of(process.id.pid, mapping) else {
                 continue;
             };
-            let is_new = !file.build_id.is_empty() && !self.asked.contains(&file.build_id);
+            let is_new = !self.asked.contains(&file.build_id);
             if !is_new || self.asked.len() >= ASKED {
                 continue;
             }
