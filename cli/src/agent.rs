@@ -2,11 +2,15 @@
 
 use crate::api::Api;
 use crate::args;
+use crate::beside::SAMPLING;
 use crate::config::agent;
 use crate::fail::Failure;
 use crate::stop::{LIMIT, Stop};
 use crate::text;
 use pilotlight_host_agent::{Agent, Error, Options};
+use pilotlight_wire::Url;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,21 +28,63 @@ pub async fn run(arguments: args::Agent) -> Result<(), Failure> {
     options.sampler.pids.extend(&arguments.pid);
     options.no_bpf |= arguments.no_bpf;
     let frequency_hz = options.sampler.frequency_hz;
+    let _alone = match options.sampler.pids.is_empty() {
+        true => Some(alone(&options.server).await?),
+        false => None,
+    };
     let agent = Agent::start(options).map_err(|error| refused(&error))?;
     text::data(&format!("server      {server}"));
     text::data(&format!(
-        "sampling    by {}, {frequency_hz} times a second of each CPU",
+        "{SAMPLING}by {}, {frequency_hz} times a second of each CPU",
         agent.sampler()
     ));
     let agent = Arc::new(agent);
     let reporter = report_push_errors(Arc::clone(&agent));
-    stop.wait().await;
+    tokio::select! {
+        () = stop.wait() => {}
+        () = stdin_ends(), if arguments.until_stdin_ends => {}
+    }
     reporter.abort();
     let _ = reporter.await;
     if let Some(agent) = Arc::into_inner(agent) {
         agent.stop(LIMIT / 2).await;
     }
     Ok(())
+}
+
+/// Two agents would count this host's processes twice in one server. The name goes with the process that holds it.
+async fn alone(server: &Url) -> Result<UnixListener, Failure> {
+    let taken = || {
+        let text = format!("another pilotlight agent on this host sends to {server}");
+        Failure::new(
+            text,
+            "pilotlight agent --server of another server, or --pid",
+        )
+    };
+    let name = format!("pilotlight-agent {server}");
+    let address = SocketAddr::from_abstract_name(name.as_bytes()).map_err(|_| taken())?;
+    // The one of an `up` that was just ended may take a moment to go.
+    for _ in 0..30 {
+        match UnixListener::bind_addr(&address) {
+            Ok(listener) => return Ok(listener),
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+    Err(taken())
+}
+
+/// Returns once nobody holds the other end of standard input.
+async fn stdin_ends() {
+    let (ended, wait) = tokio::sync::oneshot::channel();
+    let read = move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = ended.send(());
+    };
+    // A thread of its own: the runtime would wait for one of its pool.
+    let thread = std::thread::Builder::new().spawn(read);
+    if thread.is_err() || wait.await.is_err() {
+        std::future::pending().await
+    }
 }
 
 /// Keeps the capabilities that sampling needs, before there are threads.

@@ -15,7 +15,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Start everything: server, page, scraper, and a profile of itself
+    /// Start everything: server, page, scraper, a profile of itself, and the host agent where that is permitted
     Up(Up),
     /// Start the server alone
     Server(Server),
@@ -83,9 +83,12 @@ pub struct DebuginfoList {
 
 #[derive(Debug, Args)]
 pub struct Up {
-    /// Targets and settings, see pilotlight.example.yaml; without it, only pilotlight itself is profiled
+    /// Targets and settings, see pilotlight.example.yaml; without it, nothing is scraped but pilotlight itself
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Do not profile this host's processes from outside, though that may be permitted
+    #[arg(long)]
+    pub no_agent: bool,
     #[command(flatten)]
     pub place: Place,
 }
@@ -149,6 +152,9 @@ pub struct Agent {
     /// Perf events alone, BPF is not tried
     #[arg(long)]
     pub no_bpf: bool,
+    /// Ends when standard input does; `up` holds the other end.
+    #[arg(long, hide = true)]
+    pub until_stdin_ends: bool,
 }
 
 #[derive(Debug, Args)]

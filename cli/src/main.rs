@@ -6,6 +6,7 @@
 mod agent;
 mod api;
 mod args;
+mod beside;
 mod config;
 mod debuginfo;
 mod doctor;

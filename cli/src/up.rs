@@ -1,4 +1,4 @@
-//! `pilotlight up`: server, page, scraper, and a profile of all that by itself.
+//! `pilotlight up`: server, page, scraper, a profile of all that by itself, and the host agent where it may sample.
 //!
 //! The page should show something true within ten seconds. So short captures fill the time before the first tick of the
 //! self-profile, and its rate is higher than a service's: this process uses some milliseconds of CPU a second, and CPU
@@ -6,6 +6,7 @@
 
 use crate::api::Api;
 use crate::args;
+use crate::beside::HostAgent;
 use crate::config::{Settings, settings};
 use crate::fail::Failure;
 use crate::query::percent;
@@ -35,7 +36,8 @@ pub async fn run(arguments: args::Up) -> Result<(), Failure> {
     let profiled = profile_self();
     let scraper: Arc<OnceLock<Arc<Handle>>> = Arc::default();
     let mut config = server_config(&settings, &scraper);
-    let own = own_token(&mut config.access)?;
+    let token = own_token(&mut config.access)?;
+    let own = token.clone().map(Authorization::bearer);
     // The scraper speaks no TLS; it is in this process.
     config.inner_port = config.tls.is_some();
     let running = server::start(config, "up").await?;
@@ -52,20 +54,33 @@ pub async fn run(arguments: args::Up) -> Result<(), Failure> {
     let handle = start(jobs, base.clone(), own.clone());
     let _ = scraper.set(Arc::clone(&handle));
     let reporter = report_push_errors(Arc::clone(&handle));
+    let agent = match arguments.no_agent {
+        true => None,
+        false => HostAgent::start(
+            &base.to_string(),
+            arguments.config.as_deref(),
+            token.as_deref(),
+        ),
+    };
     let first = tokio::spawn(first_functions(Api::at(base, own), start_ns));
 
     stop.wait().await;
     first.abort();
     reporter.abort();
-    handle.stop(LIMIT / 3).await;
+    let agent = async {
+        if let Some(agent) = agent {
+            agent.stop(LIMIT / 2).await;
+        }
+    };
+    tokio::join!(agent, handle.stop(LIMIT / 3));
     // not dropped: ending the sampler waits for its captures, and the process ends anyway
     std::mem::forget(profiled);
     server::end(running).await;
     Ok(())
 }
 
-/// A token for the scraper of this process, where tokens are needed; nobody else ever sees it.
-fn own_token(access: &mut AccessRules) -> Result<Option<Authorization>, Failure> {
+/// A token for the scraper of this process and the host agent, where tokens are needed; nobody else ever sees it.
+fn own_token(access: &mut AccessRules) -> Result<Option<String>, Failure> {
     if access.is_open() {
         return Ok(None);
     }
@@ -79,7 +94,7 @@ fn own_token(access: &mut AccessRules) -> Result<Option<Authorization>, Failure>
             tenant: Some(DEFAULT_TENANT.to_owned()),
         },
     });
-    Ok(Some(Authorization::bearer(token)))
+    Ok(Some(token))
 }
 
 /// Starts the sampler of this process; without it everything else still works.

@@ -3,9 +3,11 @@
 
 mod common;
 
-use common::{PATIENCE, Running, run, text};
-use pilotlight_tests::process::Scratch;
+use common::{PATIENCE, Running, pilotlight, run, text};
+use pilotlight_tests::process::{Program, Scratch};
 use pilotlight_tests::{free_port, http, wait_for};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ fn without_configuration_it_profiles_itself_and_a_restart_shows_the_earlier_data
     let scratch = Scratch::new("up-self");
     let port = free_port();
     let listen = format!("127.0.0.1:{port}");
-    let up = Running::start(scratch.path(), &["up", "--listen", &listen]);
+    let up = Running::start(scratch.path(), &["up", "--no-agent", "--listen", &listen]);
     wait_for("the page", PATIENCE, || {
         match http::get_within(port, "/", Duration::from_secs(2)) {
             Ok(answer) if answer.status == 200 => Ok(()),
@@ -66,7 +68,7 @@ fn without_configuration_it_profiles_itself_and_a_restart_shows_the_earlier_data
     );
     assert!(err.contains("stopping"), "{err}");
 
-    let again = Running::start(scratch.path(), &["up", "--listen", &listen]);
+    let again = Running::start(scratch.path(), &["up", "--no-agent", "--listen", &listen]);
     let after = wait_for("the earlier data", PATIENCE, || {
         cpu_of(port, "pilotlight").and_then(|now| {
             if now >= before {
@@ -87,7 +89,7 @@ fn a_capture_that_is_still_running_does_not_hold_up_ctrl_c() {
     let port = free_port();
     let up = Running::start(
         scratch.path(),
-        &["up", "--listen", &format!("127.0.0.1:{port}")],
+        &["up", "--no-agent", "--listen", &format!("127.0.0.1:{port}")],
     );
     wait_for("the page", PATIENCE, || {
         http::get_within(port, "/", Duration::from_secs(2)).map(drop)
@@ -113,7 +115,7 @@ fn a_taken_port_and_a_taken_folder_say_what_to_run_next() {
     let port = taken.local_addr().unwrap().port();
     let output = run(
         scratch.path(),
-        &["up", "--listen", &format!("127.0.0.1:{port}")],
+        &["up", "--no-agent", "--listen", &format!("127.0.0.1:{port}")],
     );
     let err = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{err}");
@@ -132,7 +134,7 @@ fn a_taken_port_and_a_taken_folder_say_what_to_run_next() {
     let port = free_port();
     let up = Running::start(
         scratch.path(),
-        &["up", "--listen", &format!("127.0.0.1:{port}")],
+        &["up", "--no-agent", "--listen", &format!("127.0.0.1:{port}")],
     );
     wait_for("the page", PATIENCE, || {
         http::get_within(port, "/", Duration::from_secs(2)).map(drop)
@@ -235,6 +237,7 @@ fn the_example_file_is_valid() {
     let port = free_port();
     let arguments = [
         "up",
+        "--no-agent",
         "--config",
         example.to_str().unwrap(),
         "--listen",
@@ -268,4 +271,89 @@ fn the_example_file_is_valid() {
         "{out}"
     );
     assert!(!out.contains("to add a service"), "{out}");
+}
+
+/// `up` with its agent, its output in a file; port and program.
+fn with_agent(scratch: &Scratch, port: u16) -> Program {
+    let file = scratch.path().join("pilotlight.yaml");
+    std::fs::write(&file, "agent: {interval: 1s, debuginfo: {upload: false}}\n").unwrap();
+    let listen = format!("127.0.0.1:{port}");
+    let arguments = ["up", "--config", "pilotlight.yaml", "--listen", &listen];
+    Program::start(
+        "up",
+        scratch.path(),
+        &mut pilotlight(scratch.path(), &arguments),
+    )
+}
+
+/// What it says of the host agent, once it does.
+fn said(up: &Program) -> String {
+    wait_for("a line of the host agent", Duration::from_secs(60), || {
+        let output = up.output();
+        let line = output.lines().find(|line| line.starts_with("host agent  "));
+        line.map(str::to_owned).ok_or(output)
+    })
+}
+
+#[test]
+fn the_host_agent_runs_beside_it_where_it_may_and_ends_with_it() {
+    let scratch = Scratch::new("up-agent");
+    let port = free_port();
+    let up = with_agent(&scratch, port);
+    let doctor = text(&run(scratch.path(), &["doctor"]).stdout);
+    let line = said(&up);
+    if !doctor.contains("ok       CAP_PERFMON") {
+        println!("SKIP: no permission to sample; it says {line:?}");
+        return;
+    }
+    assert!(line.starts_with("host agent  by "), "{line}");
+    let selection = http::encode("{source=\"agent\"}");
+    wait_for("a profile from outside", Duration::from_secs(60), || {
+        let path = format!("/api/v1/top?type=cpu&q={selection}&from=now-10m&until=now&limit=5");
+        let top = http::json(port, &path)?;
+        let total = top["total"].as_f64().unwrap_or(0.0);
+        (total > 0.0).then_some(()).ok_or(top.to_string())
+    });
+    let agent = child_of(up.id());
+    // Killed, not ended in order: the agent sees its input end.
+    drop(up);
+    wait_for(
+        "the end of the agent",
+        Duration::from_secs(60),
+        || match parent_of(agent) {
+            None => Ok(()),
+            Some(parent) => Err(format!("{agent} runs still, child of {parent}")),
+        },
+    );
+}
+
+/// From `/proc/PID/stat`; `None` when it has ended.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit(')').next()?.split_whitespace();
+    let state = fields.next()?;
+    fields.next()?.parse().ok().filter(|_| state != "Z")
+}
+
+fn child_of(parent: u32) -> u32 {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(|&pid| parent_of(pid) == Some(parent)).unwrap()
+}
+
+#[test]
+fn without_its_host_agent_it_says_why_and_goes_on() {
+    let scratch = Scratch::new("up-alone");
+    let port = free_port();
+    let name = format!("pilotlight-agent http://127.0.0.1:{port}/");
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    let _other = UnixListener::bind_addr(&address).unwrap();
+    let mut up = with_agent(&scratch, port);
+    let line = said(&up);
+    let expected =
+        "host agent  not started: another pilotlight agent on this host sends to http://127.0.0.1:";
+    assert!(line.starts_with(expected), "{line}");
+    assert!(line.contains("; next: pilotlight agent"), "{line}");
+    wait_for("a self-profile", PATIENCE, || cpu_of(port, "pilotlight"));
+    up.must_run();
 }

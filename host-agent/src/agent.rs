@@ -13,6 +13,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+/// Until the first export.
+const FIRST: Duration = Duration::from_secs(3);
+
 /// What to sample and where to send it.
 pub struct Options {
     /// The server's base URL.
@@ -173,10 +176,11 @@ fn start_sampler(options: &Options, processes: &Arc<Processes>) -> Result<Box<dy
 
 impl Turns {
     async fn run(self, interval: Duration, stop: Arc<Notify>) {
+        // Whoever has just started it wants to see something.
+        let mut wait = interval.min(FIRST);
         loop {
-            let ended = tokio::time::timeout(interval, stop.notified())
-                .await
-                .is_ok();
+            let ended = tokio::time::timeout(wait, stop.notified()).await.is_ok();
+            wait = interval;
             if !self.turn().await || ended {
                 break;
             }

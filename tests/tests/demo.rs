@@ -47,7 +47,7 @@ fn up_shows_cpu_memory_locks_waits_and_wall_time_of_the_example() {
     );
     std::fs::write(&file, job).unwrap();
     let mut command = Command::new(built("pilotlight"));
-    command.arg("up").arg("--config").arg(&file);
+    command.args(["up", "--no-agent", "--config"]).arg(&file);
     command.args(["--listen", &format!("127.0.0.1:{server}"), "--data"]);
     command.arg(scratch.path().join("data"));
     let _up = Program::start("up", scratch.path(), &mut command);

@@ -111,7 +111,7 @@ fn start_up(scratch: &Scratch, port: u16, configuration: &str) -> Program {
     let file = scratch.path().join("pilotlight.yaml");
     std::fs::write(&file, configuration).unwrap();
     let mut command = Command::new(built("pilotlight"));
-    command.arg("up").arg("--config").arg(&file);
+    command.args(["up", "--no-agent", "--config"]).arg(&file);
     command
         .args(["--listen", &format!("127.0.0.1:{port}")])
         .arg("--data")
