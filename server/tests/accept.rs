@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends there")]
 
 mod common;
+#[path = "accept/formats.rs"]
+mod formats;
 
 use std::net::SocketAddr;
 

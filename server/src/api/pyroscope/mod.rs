@@ -4,7 +4,6 @@
 
 pub mod connect;
 mod flame;
-mod folded;
 mod ingest;
 pub mod proto;
 pub mod push;
