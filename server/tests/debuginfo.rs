@@ -222,6 +222,10 @@ fn older_data_gets_names_when_its_debuginfo_arrives() {
     let took = wait_for("names", || names(server.address) == named);
     eprintln!("names after {took:?}");
     assert_eq!(missing(server.address)["binaries"], json!([]));
+    let path = format!("/api/v1/function?function=main&type=cpu&step=1m&{WINDOW}");
+    let points = get(server.address, &path).json()["points"].clone();
+    let total = points[0]["total"].as_i64();
+    assert_eq!(total, Some(3 * SECOND), "row by row, too: {points}");
     let path = format!("/api/v1/pprof?type=cpu&{WINDOW}");
     let pprof = get(server.address, &path).body;
     let pprof = pilotlight_profile::decode(

@@ -9,6 +9,7 @@ pub mod exemplars;
 pub mod heatmap;
 pub mod labels;
 pub mod merge;
+mod open;
 pub mod over_time;
 pub mod pprof;
 pub mod read;

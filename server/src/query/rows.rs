@@ -2,12 +2,12 @@
 //! heatmap, exemplars, and series of a span.
 
 use super::engine::{Cancel, Coverage, Engine, QueryError, Selected, Selection};
+use super::open::Data;
 use super::read::NO_STACK;
 use super::scan::{Stop, on_threads, shares};
 use super::touched::Touched;
 use crate::block::{Chunk, PartFiles, Rows, Sidecar};
 use crate::segment::{Damage, Part, PartHeader, Symbols};
-use crate::store::load;
 
 /// Samples of one profile, or of a step of a roll-up.
 pub struct RowSamples<'a> {
@@ -84,39 +84,18 @@ impl Engine {
         coverage: &mut Coverage,
         sum: &mut A,
     ) -> Result<(), Stop> {
-        let (disk, segment, index) = (&*self.disk, &*touched.view.segment, touched.part);
-        let header = touched.header();
-        let Some(files) = &segment.block else {
-            cancel.read(touched.stored_bytes())?;
-            let part = load::part(disk, &self.cache, segment, index)?;
-            let (rows, left_out) = touched.of_segment(&part.profiles);
-            coverage.superseded += left_out;
-            coverage.count(&rows);
-            if !rows.is_empty() {
-                of_part(
-                    &part,
-                    &rows,
-                    &mut Feed::new(selection, header, &part.symbols, sum),
-                );
-            }
+        let Some(opened) = self.open(touched, cancel, coverage)? else {
             return Ok(());
         };
-        let part = &files.parts[index];
-        cancel.read(part.symbols.iter().map(|chunk| chunk.len).sum())?;
-        let sidecar = load::sidecar(disk, &self.cache, segment, files, index)?;
-        let (rows, left_out) = touched.of_block(&sidecar.profiles);
-        coverage.superseded += left_out;
-        if !rows.is_empty() {
-            let fetch = |chunks: &[Chunk]| -> Result<Vec<(Chunk, Vec<u8>)>, Stop> {
-                cancel.read(chunks.iter().map(|chunk| chunk.len).sum())?;
-                Ok(load::chunks(disk, segment, chunks)?)
-            };
-            let named = self.debuginfo.name(&segment.name, index, &sidecar.symbols);
-            let symbols = named.as_deref().unwrap_or(&sidecar.symbols);
-            let mut feed = Feed::new(selection, header, symbols, sum);
-            of_block(&sidecar, part, &rows, fetch, &mut feed)?;
+        let mut feed = Feed::new(selection, touched.header(), opened.symbols(), sum);
+        match &opened.data {
+            Data::Segment(part) => of_part(part, &opened.rows, &mut feed),
+            Data::Block(sidecar, files) => {
+                let fetch = self.fetch(touched, cancel);
+                of_block(sidecar, files, &opened.rows, fetch, &mut feed)?;
+            }
         }
-        coverage.count(&rows);
+        coverage.count(&opened.rows);
         Ok(())
     }
 }

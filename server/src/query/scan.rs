@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::bounds::CpuClock;
 use super::engine::{Cancel, Coverage, Engine, QueryError, Selected, Selection};
+use super::open::Data;
 use super::read::{self, Added, Want};
 use super::touched::Touched;
-use crate::block::{self, Chunk};
+use crate::block;
 use crate::segment::{Damage, PartHeader, Profiles};
 use crate::store::cache::Held;
 use crate::store::load::{self, LoadError};
@@ -146,38 +147,19 @@ impl Engine {
         coverage: &mut Coverage,
         visit: impl FnOnce(&Added) -> Result<(), QueryError>,
     ) -> Result<(), Stop> {
-        let (disk, segment, index) = (&*self.disk, &*touched.view.segment, touched.part);
-        let Some(files) = &segment.block else {
-            cancel.read(touched.stored_bytes())?;
-            let part = load::part(disk, &self.cache, segment, index)?;
-            let (rows, left_out) = touched.of_segment(&part.profiles);
-            coverage.superseded += left_out;
-            if !rows.is_empty() {
-                let mut added = read::of_part(&part, &rows, selection.read_as(want));
-                selection.keep(&mut added, want);
-                let named = self.debuginfo.name(&segment.name, index, &part.symbols);
-                visit(&added.with_names(named.as_deref()))?;
-                coverage.count(&rows);
-            }
+        let Some(opened) = self.open(touched, cancel, coverage)? else {
             return Ok(());
         };
-        let part = &files.parts[index];
-        cancel.read(part.symbols.iter().map(|chunk| chunk.len).sum())?;
-        let sidecar = load::sidecar(disk, &self.cache, segment, files, index)?;
-        let (rows, left_out) = touched.of_block(&sidecar.profiles);
-        coverage.superseded += left_out;
-        if !rows.is_empty() {
-            let fetch = |chunks: &[Chunk]| -> Result<Vec<(Chunk, Vec<u8>)>, Stop> {
-                cancel.read(chunks.iter().map(|chunk| chunk.len).sum())?;
-                Ok(load::chunks(disk, segment, chunks)?)
-            };
-            let read_as = selection.read_as(want);
-            let mut added = read::of_block(&sidecar, part, &rows, read_as, fetch)?;
-            selection.keep(&mut added, want);
-            let named = self.debuginfo.name(&segment.name, index, &sidecar.symbols);
-            visit(&added.with_names(named.as_deref()))?;
-            coverage.count(&rows);
-        }
+        let (rows, read_as) = (&opened.rows, selection.read_as(want));
+        let mut added = match &opened.data {
+            Data::Segment(part) => read::of_part(part, rows, read_as),
+            Data::Block(sidecar, files) => {
+                read::of_block(sidecar, files, rows, read_as, self.fetch(touched, cancel))?
+            }
+        };
+        selection.keep(&mut added, want);
+        visit(&added.with_names(opened.named.as_deref()))?;
+        coverage.count(rows);
         Ok(())
     }
 
