@@ -31,6 +31,7 @@ use crate::query::engine::Engine;
 use crate::store::cache::Cache;
 use crate::store::catalog::Catalog;
 use crate::store::disk::{Disk, LocalDisk};
+use crate::store::identities::IdentityFile;
 use crate::store::maintain::Maintainer;
 use crate::store::recover::{self, Index, Progress};
 #[cfg(feature = "s3")]
@@ -334,7 +335,9 @@ fn store_thread(
     stopping: Arc<AtomicBool>,
 ) -> impl FnOnce() + Send + 'static {
     let index_folder = config.data_dir.join("index");
-    let (rebuild, ids) = (config.rebuild_index, config.remembered_pushes);
+    let rebuild = config.rebuild_index;
+    let (path, limit) = (config.data_dir.join("identities"), config.remembered_pushes);
+    let mut identities = IdentityFile::new(path, limit, rebuild);
     let env = config.env.clone();
     let maintainer = config.maintenance.clone().map(|rules| Maintainer {
         rules,
@@ -374,7 +377,7 @@ fn store_thread(
             std::thread::sleep(Duration::from_secs(1));
             listed = engine.disk.list();
         }
-        recover::identities(&*engine.disk, &engine.catalog, &app.writer, ids);
+        identities.recall(&*engine.disk, &engine.catalog, &app.writer, progress);
         engine.set_recovering(None);
         progress.done.store(true, Relaxed);
         while !stopping.load(Relaxed) {
@@ -384,6 +387,7 @@ fn store_thread(
                 log::error("a round of maintenance panicked; please report it", &[]);
             }
             index.sync(&engine.catalog, progress);
+            identities.sync(&*engine.disk, &engine.catalog);
             for _ in 0..10 {
                 if !stopping.load(Relaxed) {
                     std::thread::sleep(Duration::from_millis(100));
@@ -391,6 +395,7 @@ fn store_thread(
             }
         }
         index.sync(&engine.catalog, progress);
+        identities.sync(&*engine.disk, &engine.catalog);
         index.flush();
     }
 }

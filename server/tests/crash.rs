@@ -188,6 +188,59 @@ fn nothing_acknowledged_is_lost_or_doubled_by_kills_at_any_moment() {
     assert_eq!(rebuilt, tree, "a rebuilt index gives the same answer");
 }
 
+/// Sends pushes again that were acknowledged: all are taken for what they are.
+fn retry(address: SocketAddr, count: u64) {
+    for n in 0..count {
+        for id in 0..SENDERS {
+            assert!(send(address, id, n), "push {n} of {id}");
+        }
+    }
+    let stored = stored(address);
+    assert_eq!(stored.len() as u64, count * SENDERS);
+    assert!(stored.values().all(|&value| value == 1), "{stored:?}");
+}
+
+#[test]
+fn a_retry_after_a_kill_counts_once_before_and_after_merging() {
+    const COUNT: u64 = 8;
+    let folder = tempfile::tempdir().unwrap();
+    let (child, address) = start(folder.path(), false);
+    retry(address, COUNT);
+    kill(child);
+    let (child, address) = start(folder.path(), false);
+    retry(address, COUNT);
+    kill(child);
+
+    // Until a start finds that all is in blocks, and what identities these hold.
+    let since = Instant::now();
+    loop {
+        let (child, address) = start(folder.path(), false);
+        let status = get(address, "/api/v1/status").json();
+        retry(address, COUNT);
+        kill(child);
+        let (segments, blocks) = (&status["segments"], &status["blocks"]);
+        let spared = status["recovery"]["identity_files_spared"].as_u64();
+        if spared.is_some_and(|spared| spared > 0) {
+            break;
+        }
+        let waited = since.elapsed();
+        assert!(waited < Duration::from_secs(100), "{segments}, {blocks}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let file = folder.path().join("identities");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let (child, address) = start(folder.path(), false);
+    retry(address, COUNT);
+    kill(child);
+    std::fs::remove_file(&file).unwrap();
+    let (child, address) = start(folder.path(), false);
+    retry(address, COUNT);
+    kill(child);
+}
+
 /// A file system of a few MB, unmounted with the test.
 struct Small(tempfile::TempDir);
 

@@ -75,6 +75,8 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
             "segments_read": load(&progress.read),
             "from_index": load(&progress.from_index),
             "index_note": note,
+            "identity_files_read": load(&progress.identity_files_read),
+            "identity_files_spared": load(&progress.identity_files_spared),
         },
         "segments": segments,
         "blocks": count(&|step_ns| step_ns == Some(0)),

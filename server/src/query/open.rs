@@ -17,6 +17,9 @@ pub(super) enum Data<'a> {
     Block(Arc<Sidecar>, &'a PartFiles),
 }
 
+/// Chunks with their bytes.
+type Fetched = Vec<(Chunk, Vec<u8>)>;
+
 /// A part of which profiles are selected.
 pub(super) struct Opened<'a> {
     /// At least one.
@@ -78,7 +81,7 @@ impl Engine {
         &'a self,
         touched: &'a Touched,
         cancel: &'a Cancel,
-    ) -> impl Fn(&[Chunk]) -> Result<Vec<(Chunk, Vec<u8>)>, Stop> + 'a {
+    ) -> impl Fn(&[Chunk]) -> Result<Fetched, Stop> + 'a {
         move |chunks| {
             cancel.read(chunks.iter().map(|chunk| chunk.len).sum())?;
             Ok(load::chunks(&*self.disk, &touched.view.segment, chunks)?)

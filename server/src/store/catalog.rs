@@ -1,6 +1,7 @@
 //! Which segments there are: in memory, filled from the folder, never wrong about what it lists.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::block::Files;
@@ -85,6 +86,7 @@ fn reach((low, high): (i64, i64), entry: &SeriesEntry) -> (i64, i64) {
 #[derive(Default)]
 pub struct Catalog {
     inner: RwLock<Inner>,
+    changes: AtomicU64,
 }
 
 impl Catalog {
@@ -93,7 +95,15 @@ impl Catalog {
     }
 
     fn write<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
-        change(&mut self.inner.write().unwrap_or_else(PoisonError::into_inner))
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        self.changes.fetch_add(1, Relaxed);
+        change(&mut inner)
+    }
+
+    /// Changes as soon as anything else may have: who looks at the same number again need not look at
+    /// the list.
+    pub fn changes(&self) -> u64 {
+        self.read(|_| self.changes.load(Relaxed))
     }
 
     /// Takes a segment in, and what it replaces out, in one step: no reader sees both or neither.
@@ -202,6 +212,9 @@ impl Catalog {
 
     /// Takes segments out for good (retention).
     pub fn retire(&self, names: &[String], now_ns: i64) {
+        if names.is_empty() {
+            return;
+        }
         self.write(|inner| {
             for name in names {
                 inner.take_out(name, now_ns);
@@ -211,6 +224,9 @@ impl Catalog {
 
     /// Retired before `before_ns`: no query reads these any more.
     pub fn take_retired(&self, before_ns: i64) -> Vec<String> {
+        if self.read(|inner| inner.retired.is_empty()) {
+            return Vec::new();
+        }
         self.write(|inner| {
             let (old, young): (Vec<Retired>, Vec<Retired>) = std::mem::take(&mut inner.retired)
                 .into_iter()

@@ -34,11 +34,15 @@ pub trait Metastore: Send + Sync + Sized + 'static {
     /// # Errors
     /// When the store fails.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String>;
-    /// All pairs under a prefix, in key order.
+    /// Shows all pairs under a prefix, in key order; never all of them in memory.
     ///
     /// # Errors
-    /// When the store fails.
-    fn scan_prefix(&self, prefix: &[u8]) -> Result<Vec<Pair>, String>;
+    /// When the store fails, or `see` does.
+    fn scan_prefix(
+        &self,
+        prefix: &[u8],
+        see: impl FnMut(&[u8], &[u8]) -> Result<(), String>,
+    ) -> Result<(), String>;
     /// Asks for what was written to reach the disk. A hint: nothing relies on it.
     ///
     /// # Errors
@@ -90,12 +94,16 @@ impl Metastore for Sled {
         Ok(value.map(|value| value.to_vec()))
     }
 
-    fn scan_prefix(&self, prefix: &[u8]) -> Result<Vec<Pair>, String> {
-        let pairs = self.db.scan_prefix(prefix);
-        pairs
-            .map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec())))
-            .collect::<Result<_, _>>()
-            .map_err(|error| error.to_string())
+    fn scan_prefix(
+        &self,
+        prefix: &[u8],
+        mut see: impl FnMut(&[u8], &[u8]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for pair in self.db.scan_prefix(prefix) {
+            let (key, value) = pair.map_err(|error| error.to_string())?;
+            see(&key, &value)?;
+        }
+        Ok(())
     }
 
     fn flush(&self) -> Result<(), String> {

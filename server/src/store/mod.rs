@@ -5,6 +5,7 @@ pub mod cache;
 pub mod catalog;
 pub mod compact;
 pub mod disk;
+pub mod identities;
 pub mod load;
 pub mod maintain;
 pub mod metastore;

@@ -1,9 +1,9 @@
-//! What a start does: list the folder, take headers from the index or the files, remember ids.
+//! What a start does: list the folder, take headers from the index or the files.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::catalog::{Catalog, Segment};
@@ -11,7 +11,6 @@ use super::disk::Disk;
 use super::load::{self, LoadError};
 use super::metastore::{self, Change, Metastore, Sled};
 use crate::block::{self, Files, sibling};
-use crate::ingest::writer::Writer;
 use crate::log;
 use crate::segment::{self, Damage, Header};
 
@@ -24,6 +23,10 @@ pub struct Progress {
     pub read: AtomicU64,
     /// Headers taken from the index instead of the file.
     pub from_index: AtomicU64,
+    /// Files whose identities were read one by one.
+    pub identity_files_read: AtomicU64,
+    /// Blocks whose identities came from the file of identities.
+    pub identity_files_spared: AtomicU64,
     /// Whether all is known.
     pub done: AtomicBool,
     /// What was wrong with the index, if anything.
@@ -56,6 +59,8 @@ pub struct Index {
     stored: HashMap<Vec<u8>, u64>,
     /// Nothing of the store's content is known: it is replaced as a whole.
     fresh: bool,
+    /// What the catalog was when it was last written.
+    seen: Option<u64>,
 }
 
 /// How long sled may take to open before its folder is set aside.
@@ -102,6 +107,7 @@ impl Index {
                             store: Some(store),
                             stored,
                             fresh,
+                            seen: None,
                         },
                         headers,
                     );
@@ -130,6 +136,7 @@ impl Index {
                 store: store.ok(),
                 stored: HashMap::new(),
                 fresh: true,
+                seen: None,
             },
             HashMap::new(),
         )
@@ -137,6 +144,10 @@ impl Index {
 
     /// Makes the index say what the catalog says.
     pub fn sync(&mut self, catalog: &Catalog, progress: &Progress) {
+        let now = catalog.changes();
+        if self.seen.replace(now) == Some(now) {
+            return;
+        }
         let live = catalog.select(|_| true);
         let mut wanted = HashMap::with_capacity(live.len());
         let mut changes: Vec<Change> = Vec::new();
@@ -202,12 +213,13 @@ fn open_and_read(folder: PathBuf) -> Result<Read, String> {
             return Ok((store, HashMap::new(), HashMap::new(), true));
         }
         let (mut headers, mut stored) = (HashMap::new(), HashMap::new());
-        for (key, value) in store.scan_prefix(PREFIX)? {
+        store.scan_prefix(PREFIX, |key, value| {
             let name = String::from_utf8_lossy(&key[PREFIX.len()..]).into_owned();
-            let described = describe(&value).map_err(|error| error.to_string())?;
-            stored.insert(key, described.0.file_len);
+            let described = describe(value).map_err(|error| error.to_string())?;
+            stored.insert(key.to_vec(), described.0.file_len);
             headers.insert(name, described);
-        }
+            Ok(())
+        })?;
         Ok((store, headers, stored, false))
     })
 }
@@ -312,38 +324,4 @@ fn read(
         }
     }
     Ok((header, Some(files)))
-}
-
-/// A start reads the profiles of at most so many segments and blocks: a retry comes soon.
-const MOST_READ: usize = 4096;
-
-/// Remembers the identities of the newest profiles on disk, up to `limit`.
-pub fn identities(disk: &dyn Disk, catalog: &Catalog, writer: &Writer, limit: usize) {
-    let segments = catalog.select(|_| true);
-    let mut room = limit as u64;
-    let mut newest: Vec<&Arc<Segment>> = Vec::new();
-    for segment in segments.iter().rev() {
-        if room == 0 || newest.len() == MOST_READ {
-            break;
-        }
-        room = room.saturating_sub(segment.header.profiles());
-        newest.push(segment);
-    }
-    for segment in newest.into_iter().rev() {
-        for part in 0..segment.header.parts.len() {
-            // A damaged section is found again, and reported, by the first query that needs it.
-            match &segment.block {
-                None => {
-                    if let Ok(profiles) = load::profiles(disk, segment, part) {
-                        writer.remember(profiles.rows.iter().map(|row| row.id));
-                    }
-                }
-                Some(files) => {
-                    if let Ok(ids) = load::block_ids(disk, segment, files, part) {
-                        writer.remember(ids);
-                    }
-                }
-            }
-        }
-    }
 }

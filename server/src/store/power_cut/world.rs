@@ -21,6 +21,7 @@ use crate::segment::Pushed;
 use crate::store::cache::Cache;
 use crate::store::catalog::Catalog;
 use crate::store::disk::{Disk, LocalDisk};
+use crate::store::identities::IdentityFile;
 use crate::store::maintain::{Maintainer, Maintenance};
 use crate::store::recover::{self, Progress};
 use crate::store::steps::Watch;
@@ -215,7 +216,9 @@ impl World {
         };
         let parts = (disk.clone(), catalog.clone(), metrics.clone());
         let writer = Arc::new(Writer::new(config, env.clone(), parts.0, parts.1, parts.2));
-        recover::identities(&*disk, &catalog, &writer, 1000);
+        let folder = tempfile::tempdir().unwrap();
+        let mut identities = IdentityFile::new(folder.path().join("identities"), 1000, false);
+        identities.recall(&*disk, &catalog, &writer, &Progress::default());
         // Told to stop, `run` writes what is open and comes back.
         writer.stop();
         let maintainer = Maintainer {
