@@ -23,7 +23,7 @@ pub fn run() -> Outcome<()> {
             print(&run, frequency_hz, load)?;
         }
     }
-    Ok(())
+    crate::agent_walk::run()
 }
 
 fn print(run: &Readings, frequency_hz: &str, load: &str) -> Outcome<()> {
@@ -57,6 +57,8 @@ fn print(run: &Readings, frequency_hz: &str, load: &str) -> Outcome<()> {
         Goal::AtMost(10_300.0),
         "otel(research):30900ns",
     );
+    let frames = run.get("frames")?;
+    figure("frames_a_tick", frames, "", Goal::None, "otel(research):nc");
     figure(
         "rss_without_tables",
         run.get("rss_bytes")? / 1e6,
@@ -139,6 +141,14 @@ pub fn measure(frequency_hz: &str, load: &str) -> Outcome<()> {
     let sampled: u64 = batch.samples.iter().map(|sample| sample.count).sum();
     let lost = batch.losses.total();
     let cpus = std::thread::available_parallelism()?.get() as f64;
+    let frames = batch
+        .samples
+        .iter()
+        .map(|sample| sample.count * (sample.user.len() + sample.kernel.len()) as u64);
+    println!(
+        "frames {}",
+        frames.sum::<u64>() as f64 / sampled.max(1) as f64
+    );
     println!("cpu_ns {}", cpu_after_ns - cpu_ns);
     println!("bpf_ns {}", bpf_after_ns - bpf_ns);
     println!("runs {}", runs_after - runs);

@@ -18,6 +18,7 @@
 //! Peers are built on demand below `target/bench`; `profile` needs Go.
 
 mod agent;
+mod agent_walk;
 mod child;
 mod cold_build;
 mod figure;
@@ -62,6 +63,8 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["agent"] => agent::run(),
         // One measuring process of `agent`.
         ["agent-child", frequency_hz, load] => agent::measure(frequency_hz, load),
+        ["agent-walk", depth] => agent_walk::measure(depth),
+        ["agent-work", depth] => agent_walk::work(depth),
         ["build"] => cold_build::run(),
         _ => Err("usage: bench profile | unwind | sdk [GROUP…] | server \
              | store [FOLDER] [--long] [--pyroscope URL] [--parca URL] | ui | agent | build"

@@ -112,7 +112,7 @@ static long mix_kernel_frame(u32 index, struct kernel_hash *state)
 	return 0;
 }
 
-// The kernel's part of the stack; returns its hash, 0 when there is none.
+// The kernel's part of the stack, into the state; returns its hash, 0 when there is none.
 static always_inline u64 kernel_stack(struct scratch *s, void *context, u32 what)
 {
 	long bytes = bpf_get_stack(context, s->kernel.at, sizeof(s->kernel.at), 0);
@@ -126,33 +126,41 @@ static always_inline u64 kernel_stack(struct scratch *s, void *context, u32 what
 	s->kernel.hash = state.hash;
 	s->kernel.pid = 0;
 	s->kernel.end = ROOT;
-	opaque(frames);
-	if (frames > KERNEL_FRAMES)
-		return 0;
-	return send_stack(&s->kernel, state.hash, STACK_HEADER + frames * 8) ? 0 : state.hash;
+	return frames > KERNEL_FRAMES ? 0 : state.hash;
 }
 
-static always_inline int count(struct key *key, u64 ns, u32 odd)
+static always_inline int send_kernel_stack(struct scratch *s)
 {
-	struct count first = {1, ns};
+	u32 frames = s->kernel.frames;
+	opaque(frames);
+	if (frames > KERNEL_FRAMES)
+		return -1;
+	return send_stack(&s->kernel, s->kernel.hash, STACK_HEADER + frames * 8);
+}
+
+// Adds to a count that is there; -1 when it is not.
+static always_inline int count_again(struct key *key, u64 ns, u32 odd)
+{
 	struct count *found;
 	if (odd)
 		found = bpf_map_lookup_elem(&counts_odd, key);
 	else
 		found = bpf_map_lookup_elem(&counts_even, key);
-	if (!found) {
-		long failed = odd ? bpf_map_update_elem(&counts_odd, key, &first, NOEXIST)
-				  : bpf_map_update_elem(&counts_even, key, &first, NOEXIST);
-		if (!failed)
-			return 0;
-		// Another CPU may have been faster.
-		found = odd ? bpf_map_lookup_elem(&counts_odd, key) : bpf_map_lookup_elem(&counts_even, key);
-		if (!found)
-			return -1;
-	}
+	if (!found)
+		return -1;
 	__sync_fetch_and_add(&found->samples, 1);
-	__sync_fetch_and_add(&found->ns, ns);
+	if (ns)
+		__sync_fetch_and_add(&found->ns, ns);
 	return 0;
+}
+
+static always_inline int count_first(struct key *key, u64 ns, u32 odd)
+{
+	struct count first = {1, ns};
+	long failed = odd ? bpf_map_update_elem(&counts_odd, key, &first, NOEXIST)
+			  : bpf_map_update_elem(&counts_even, key, &first, NOEXIST);
+	// Another CPU may have been faster.
+	return failed ? count_again(key, ns, odd) : 0;
 }
 
 static always_inline struct control *controls(void)
@@ -163,7 +171,8 @@ static always_inline struct control *controls(void)
 
 // Registers as they were in user space: those of the tick, or those that the kernel saved at its
 // entry. Of a system call the saved address is behind the instruction, as of a call.
-static always_inline void take_registers(struct raw_record *raw, struct pt_regs *now, struct task_struct *task)
+// Says whether user space was interrupted.
+static always_inline int take_registers(struct raw_record *raw, struct pt_regs *now, struct task_struct *task)
 {
 	if (now && (now->cs & 3)) {
 		raw->ip = now->ip;
@@ -171,7 +180,7 @@ static always_inline void take_registers(struct raw_record *raw, struct pt_regs 
 		raw->bp = now->bp;
 		raw->bx = now->bx;
 		raw->exact = 1;
-		return;
+		return 1;
 	}
 	struct pt_regs *saved = (struct pt_regs *)bpf_task_pt_regs(task);
 	raw->ip = saved->ip;
@@ -179,6 +188,7 @@ static always_inline void take_registers(struct raw_record *raw, struct pt_regs 
 	raw->bp = saved->bp;
 	raw->bx = saved->bx;
 	raw->exact = (s64)saved->orig_ax < 0;
+	return 0;
 }
 
 // Walks the current task's user stack, if its process is known; why it ended.
@@ -190,6 +200,7 @@ static always_inline u32 user_stack(struct scratch *s, struct key *key)
 	key->image = process->image;
 	s->mappings = process->mappings;
 	s->count = process->count;
+	s->version = process->version;
 	s->ip = s->raw.ip;
 	s->sp = s->raw.sp;
 	s->bp = s->raw.bp;
@@ -204,8 +215,6 @@ static always_inline u32 user_stack(struct scratch *s, struct key *key)
 // What the kernel lacked may be had in user space; 1 when it was sent there.
 static always_inline int left_to_user_space(struct scratch *s, struct key *key, u32 end)
 {
-	if (end != NO_MAPPING && end != NO_TABLE && end != UNKNOWN_PROCESS)
-		return 0;
 	u64 now = bpf_ktime_get_ns();
 	if (!may_send_raw(s, key->pid, now)) {
 		add(LOST_RAW_LIMIT, 1);
@@ -217,24 +226,48 @@ static always_inline int left_to_user_space(struct scratch *s, struct key *key, 
 	return 0;
 }
 
-// Fills `key` with the stacks of the current task; 1 when the sample was sent raw instead.
-static always_inline int stacks(struct scratch *s, struct key *key, struct pt_regs *now, void *context,
+// Fills `key` with the stacks of the current task; why the walk ended.
+static always_inline u32 stacks(struct scratch *s, struct key *key, struct pt_regs *now, void *context,
 				struct task_struct *task)
 {
-	key->kernel = with_kernel ? kernel_stack(s, context, key->what) : 0;
-	key->user = 0;
 	u32 end = NO_USER;
+	int in_user = 0;
 	if (!(task->flags & PF_KTHREAD)) {
-		take_registers(&s->raw, now, task);
+		in_user = take_registers(&s->raw, now, task);
 		end = user_stack(s, key);
 	}
+	key->user = end == NO_USER || end == UNKNOWN_PROCESS ? 0 : s->user.hash;
+	key->kernel = with_kernel && !in_user ? kernel_stack(s, context, key->what) : 0;
 	if (end < ENDS)
 		add(END_FIRST + end, 1);
-	if (key->what == ON_CPU && left_to_user_space(s, key, end))
-		return 1;
-	if (end != NO_USER && end != UNKNOWN_PROCESS && !send_user_stack(s))
-		key->user = s->user.hash;
-	return 0;
+	return end;
+}
+
+// Stacks go before what is said of them; one that cannot be sent is left out of `key`.
+static always_inline void send_stacks(struct scratch *s, struct key *key)
+{
+	if (key->kernel && send_kernel_stack(s))
+		key->kernel = 0;
+	if (key->user && send_user_stack(s))
+		key->user = 0;
+}
+
+// Counts the tick whose stacks are in the state; the counter that it belongs to.
+static always_inline u32 counted(struct scratch *s, struct key *key, u32 end, u32 odd)
+{
+	if (end == NO_MAPPING || end == NO_TABLE || end == UNKNOWN_PROCESS) {
+		u64 user = key->user;
+		key->user = 0;
+		send_stacks(s, key);
+		if (left_to_user_space(s, key, end))
+			return TICKS_RAW;
+		key->user = user;
+	}
+	// Where there is a count, its stacks were sent in the same window.
+	if (!count_again(key, 0, odd))
+		return TICKS_COUNTED;
+	send_stacks(s, key);
+	return count_first(key, 0, odd) ? LOST_COUNTS_FULL : TICKS_COUNTED;
 }
 
 SECTION("perf_event")
@@ -262,12 +295,8 @@ int on_tick(struct bpf_perf_event_data *context)
 		key.tid = pid_of(task);
 	key.what = ON_CPU;
 	s->window = c->window;
-	if (stacks(s, &key, &context->regs, context, task))
-		add(TICKS_RAW, 1);
-	else if (count(&key, 0, c->odd))
-		add(LOST_COUNTS_FULL, 1);
-	else
-		add(TICKS_COUNTED, 1);
+	u32 end = stacks(s, &key, &context->regs, context, task);
+	add(counted(s, &key, end, c->odd), 1);
 	return 0;
 }
 
@@ -283,7 +312,7 @@ static always_inline void ends_waiting(struct task_struct *task, u64 now, struct
 	bpf_map_delete_elem(&waits, &thread);
 	if (waited < offcpu_min_ns)
 		return;
-	if (count(&key, waited, c->odd))
+	if (count_again(&key, waited, c->odd) && count_first(&key, waited, c->odd))
 		add(LOST_COUNTS_FULL, 1);
 	else
 		add(SWITCHES_KEPT, 1);
@@ -309,6 +338,7 @@ static always_inline void begins_waiting(struct task_struct *task, u64 now, stru
 	if ((s64)saved->orig_ax >= 0)
 		key->wait = saved->orig_ax + 1;
 	stacks(s, key, 0, context, task);
+	send_stacks(s, key);
 	u32 thread = task->pid;
 	if (bpf_map_update_elem(&waits, &thread, &waiting, ANY))
 		add(LOST_SWITCHES_FULL, 1);

@@ -34,6 +34,7 @@ static long (*bpf_map_update_elem)(void *map, const void *key, const void *value
 static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*bpf_get_prandom_u32)(void) = (void *)7;
+static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*bpf_get_stack)(void *ctx, void *out, u32 size, u64 flags) = (void *)67;
 static long (*bpf_probe_read_user)(void *out, u32 size, const void *from) = (void *)112;
@@ -47,5 +48,6 @@ static long (*bpf_loop)(u32 count, void *callback, void *context, u64 flags) = (
 #include "host.h"
 #endif
 
+#define barrier() asm volatile("" : : : "memory")
 // The compiler may neither see through a value that passes here nor turn masks back into branches.
 #define opaque(x) asm volatile("" : "+r"(x))

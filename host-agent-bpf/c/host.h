@@ -6,6 +6,7 @@
 #define TYPE(name, type) typeof(type) *name
 
 void *bpf_map_lookup_elem(void *map, const void *key);
+u32 bpf_get_smp_processor_id(void);
 long bpf_map_update_elem(void *map, const void *key, const void *value, u64 flags);
 long bpf_map_delete_elem(void *map, const void *key);
 long bpf_probe_read_user(void *out, u32 size, const void *from);

@@ -93,12 +93,33 @@ struct {
 	UINT(max_entries, 1 << 21);
 } ring SECTION(".maps");
 
+// One value: what a tick adds to lies together.
+struct counters {
+	u64 of[COUNTERS];
+};
 struct {
 	UINT(type, MAP_PERCPU_ARRAY);
-	UINT(max_entries, COUNTERS);
+	UINT(max_entries, 1);
 	TYPE(key, u32);
-	TYPE(value, u64);
+	TYPE(value, struct counters);
 } counters SECTION(".maps");
+
+// Rules that were found a moment ago: of an address in the memory that a version of a list describes.
+// Each CPU has entries of its own, chosen by the address. A search
+// touches ten pages of memory, this one.
+struct recent {
+	u64 pc;
+	u32 version; // 0: nothing here
+	u32 epoch; // entries do not outlive it, so that tables in use are seen to be
+	struct rule rule;
+	u32 has_cfi;
+};
+struct {
+	UINT(type, MAP_ARRAY);
+	UINT(max_entries, RECENT_RULES); // times CPUs, by the loader
+	TYPE(key, u32);
+	TYPE(value, struct recent);
+} recents SECTION(".maps");
 
 struct waiting {
 	u64 since_ns;
@@ -120,7 +141,10 @@ struct scratch {
 	u32 mappings, count;
 	u32 window;
 	u32 switched; // how often a walk left one stack for another
+	u32 version;
+	u32 recents; // where this CPU's begin
 	u32 pad;
+	u64 saved[8]; // the words below the CFA
 	struct limit limit; // raw samples of this CPU
 	struct stack_record user;
 	struct kernel_record kernel;
@@ -141,7 +165,8 @@ static always_inline struct scratch *scratch_of(u32 what)
 
 static always_inline void add(u32 counter, u64 n)
 {
-	u64 *value = bpf_map_lookup_elem(&counters, &counter);
-	if (value)
-		*value += n;
+	u32 zero = 0;
+	struct counters *counts = bpf_map_lookup_elem(&counters, &zero);
+	if (counts && counter < COUNTERS)
+		counts->of[counter] += n;
 }

@@ -19,7 +19,10 @@ static struct header header;
 static u8 *space, *file_values, *rule_values, *stack;
 static u32 space_shards;
 static struct scratch state;
-static u64 counter, lookups;
+static struct counters counted;
+static struct recent recent[RECENT_RULES];
+static u64 lookups;
+static u32 version;
 static u64 chance; // of a fault, out of 2^32
 static u64 random_state = 88172645463325252ULL;
 static int shard_handle[SHARDS];
@@ -45,7 +48,14 @@ void *bpf_map_lookup_elem(void *map, const void *key)
 		return index < header.rules ? rule_values + index * sizeof(struct rule) : 0;
 	if (map == &scratches)
 		return &state;
-	return map == &counters ? &counter : 0;
+	if (map == &recents)
+		return index < RECENT_RULES ? &recent[index] : 0;
+	return map == &counters && !index ? &counted : 0;
+}
+
+u32 bpf_get_smp_processor_id(void)
+{
+	return 0;
 }
 
 long bpf_map_update_elem(void *map, const void *key, const void *value, u64 flags)
@@ -87,6 +97,7 @@ static void walk_bundle(void)
 	state.exact = header.exact;
 	state.mappings = header.mappings;
 	state.count = header.count;
+	state.version = version;
 	walk(&state, ON_CPU);
 }
 
@@ -129,7 +140,12 @@ static void rounds(u32 count)
 		if (round % 3 == 2)
 			change(space, space_bytes);
 		lookups = 0;
+		// Bytes that changed are other mappings; every other round walks twice, by what it remembers too.
+		version = round + 2;
 		walk_bundle();
+		check(round);
+		if (round & 1)
+			walk_bundle();
 		check(round);
 		roots += state.user.end == ROOT;
 		most = lookups > most ? lookups : most;
@@ -151,8 +167,15 @@ int main(int argc, char **argv)
 	file_values = part(from, header.files * sizeof(struct file), header.files * sizeof(struct file));
 	rule_values = part(from, header.rules * sizeof(struct rule), header.rules * sizeof(struct rule));
 	stack = part(from, header.stack_bytes, header.stack_bytes + 8);
+	version = 1;
+	walk_bundle();
+	u64 first = state.user.hash;
 	walk_bundle();
 	check(0);
+	if (state.user.hash != first) {
+		printf("remembered rules lead elsewhere\n");
+		return 3;
+	}
 	printf("end %u\n", state.user.end);
 	for (u32 i = 0; i < state.user.frames && i < LEAF_FRAMES + ROOT_FRAMES; i++)
 		printf("%llx\n", state.user.at[i]);

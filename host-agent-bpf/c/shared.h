@@ -11,6 +11,7 @@
 #define SHARDS 1024
 #define FILES 16384
 #define RULES 32768
+#define RECENT_RULES 2048 // that each CPU remembers
 
 // Files, rows and rules: docs/formats/unwind-table.md.
 struct rule {
@@ -47,7 +48,7 @@ struct process {
 	u32 mappings; // word index
 	u32 count;
 	u32 image; // the agent's number for the program that it runs
-	u32 pad;
+	u32 version; // of the list: no other list ever has it
 };
 
 // Why a walk ended: 0 while it runs.

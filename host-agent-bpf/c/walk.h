@@ -19,9 +19,57 @@ static always_inline u64 mixed(u64 hash, u64 word)
 	return hash ^ (hash >> 29);
 }
 
+// The entry for `pc`, whatever it holds now.
+static always_inline struct recent *recent_of(struct scratch *s, u64 pc)
+{
+	u32 slot = (u32)((pc * 0x9e3779b97f4a7c15ULL) >> 40) & (RECENT_RULES - 1);
+	slot += s->recents;
+	return bpf_map_lookup_elem(&recents, &slot);
+}
+
+// Tables in use are looked at at least so often; the last bits of the window of a drain.
+#define EPOCH_BITS 3
+
+static always_inline int is_of(const struct recent *recent, struct scratch *s, u64 pc)
+{
+	return recent->pc == pc && recent->version == s->version && recent->epoch == s->window >> EPOCH_BITS;
+}
+
+struct found {
+	struct rule rule;
+	u32 has_cfi;
+};
+
+// A tick may come in the middle of a switch and put something else here: it is looked at again.
+static always_inline int known(struct recent *recent, struct scratch *s, u64 pc, struct found *found)
+{
+	if (!is_of(recent, s, pc))
+		return 0;
+	found->rule = recent->rule;
+	found->has_cfi = recent->has_cfi;
+	barrier();
+	return is_of(recent, s, pc);
+}
+
+static always_inline void keep(struct recent *recent, struct scratch *s, u64 pc, const struct found *found)
+{
+	recent->version = 0;
+	barrier();
+	recent->pc = pc;
+	recent->epoch = s->window >> EPOCH_BITS;
+	recent->rule = found->rule;
+	recent->has_cfi = found->has_cfi;
+	barrier();
+	recent->version = s->version;
+}
+
 static always_inline int is_code(struct scratch *s, u64 return_address)
 {
-	return find_mapping(s->mappings, s->count, return_address - 1) != 0;
+	u64 pc = return_address - 1;
+	struct recent *recent = recent_of(s, pc);
+	if (recent && is_of(recent, s, pc))
+		return 1;
+	return find_mapping(s->mappings, s->count, pc) != 0;
 }
 
 // Takes the mapping of `pc` over into the state; 0 when there is none.
@@ -94,12 +142,26 @@ static always_inline u32 interrupted(struct scratch *s)
 	return ip ? WALKING : ROOT;
 }
 
-static always_inline int restore(u8 saved, u64 cfa, u64 bp, s16 words, u64 *reg)
+#define SAVED_WORDS 7
+
+// The words below the CFA in one read: the return address, and where functions save registers.
+static always_inline int read_saved(struct scratch *s, u64 cfa)
+{
+	return cfa & 7 || bpf_probe_read_user(s->saved, SAVED_WORDS * 8, (void *)(cfa - SAVED_WORDS * 8));
+}
+
+static always_inline int restore(struct scratch *s, int read, u8 saved, u64 cfa, u64 bp, s16 words, u64 *reg)
 {
 	if (saved == SAME)
 		return 0;
 	if (saved == LOST) {
 		*reg = 1; // unaligned: no later rule can use it
+		return 0;
+	}
+	u32 index = SAVED_WORDS + words;
+	if (read && saved == AT_CFA && index < SAVED_WORDS) {
+		opaque(index);
+		*reg = s->saved[index & 7];
 		return 0;
 	}
 	return read_word((saved == AT_CFA ? cfa : bp) + (s64)words * 8, reg);
@@ -121,12 +183,49 @@ static always_inline u32 by_rule(struct scratch *s, const struct rule *rule)
 			return BAD_STACK;
 		cfa += (s64)rule->extra;
 	}
-	if (cfa <= s->sp || read_word(cfa - 8, &ip))
+	if (cfa <= s->sp)
 		return BAD_STACK;
-	if (restore(rule->bp_saved, cfa, bp, rule->bp, &s->bp) ||
-	    restore(rule->bx_saved, cfa, bp, rule->bx, &s->bx))
+	int read = (rule->bp_saved == AT_CFA || rule->bx_saved == AT_CFA) && !read_saved(s, cfa);
+	if (read)
+		ip = s->saved[SAVED_WORDS - 1];
+	else if (read_word(cfa - 8, &ip))
+		return BAD_STACK;
+	if (restore(s, read, rule->bp_saved, cfa, bp, rule->bp, &s->bp) ||
+	    restore(s, read, rule->bx_saved, cfa, bp, rule->bx, &s->bx))
 		return BAD_STACK;
 	return returned(s, ip, cfa);
+}
+
+// Finds the rule for `pc`; else why there is none.
+static always_inline u32 search(struct scratch *s, u64 pc, struct found *out)
+{
+	if (!enter_mapping(s, pc))
+		return NO_MAPPING;
+	u64 rel = pc - s->base;
+	u32 found = 0;
+	if (s->file)
+		found = find_rule(s->file, rel > 0xffffffff ? 0xffffffff : rel, s->window);
+	u32 number = found & RULE_MASK;
+	struct rule *rule = bpf_map_lookup_elem(&rules, &number);
+	if (found & NO_TABLE_BIT || !rule)
+		return NO_TABLE;
+	out->rule = *rule;
+	out->has_cfi = found & CFI_BIT;
+	return WALKING;
+}
+
+static always_inline u32 apply(struct scratch *s, const struct found *found)
+{
+	const struct rule *rule = &found->rule;
+	if (rule->kind == FRAME_POINTER)
+		return by_frame_pointer(s, found->has_cfi);
+	if (rule->kind == SIGNAL)
+		return interrupted(s);
+	if (rule->kind == END)
+		return ROOT;
+	if (rule->kind >= UNSUPPORTED)
+		return NO_RULE;
+	return by_rule(s, rule);
 }
 
 // One frame; what it returns is what `bpf_loop` wants: 1 stops.
@@ -137,29 +236,16 @@ static long step(u32 index, u32 *what)
 		return 1;
 	u64 pc = s->ip - !s->exact;
 	push(s, pc);
-	if (!enter_mapping(s, pc)) {
-		s->user.end = NO_MAPPING;
-		return 1;
+	struct recent *recent = recent_of(s, pc);
+	struct found found;
+	u32 end = WALKING;
+	if (!recent || !known(recent, s, pc, &found)) {
+		end = search(s, pc, &found);
+		if (recent && end == WALKING)
+			keep(recent, s, pc, &found);
 	}
-	u64 rel = pc - s->base;
-	u32 found = 0;
-	if (s->file)
-		found = find_rule(s->file, rel > 0xffffffff ? 0xffffffff : rel, s->window);
-	u32 number = found & RULE_MASK;
-	struct rule *rule = bpf_map_lookup_elem(&rules, &number);
-	u32 end;
-	if (found & NO_TABLE_BIT || !rule)
-		end = NO_TABLE;
-	else if (rule->kind == FRAME_POINTER)
-		end = by_frame_pointer(s, found & CFI_BIT);
-	else if (rule->kind == SIGNAL)
-		end = interrupted(s);
-	else if (rule->kind == END)
-		end = ROOT;
-	else if (rule->kind >= UNSUPPORTED)
-		end = NO_RULE;
-	else
-		end = by_rule(s, rule);
+	if (end == WALKING)
+		end = apply(s, &found);
 	s->user.end = end;
 	return end != WALKING;
 }
@@ -168,6 +254,7 @@ static long step(u32 index, u32 *what)
 static always_inline void walk(struct scratch *s, u32 what)
 {
 	s->start = s->end = 0;
+	s->recents = bpf_get_smp_processor_id() * RECENT_RULES;
 	s->switched = 0;
 	s->user.kind = RECORD_USER_STACK;
 	s->user.frames = 0;

@@ -213,12 +213,13 @@ impl Drain {
     /// All counters since the last call, by name.
     pub fn counters(&mut self, loaded: &Loaded) -> Result<Vec<(&'static str, u64)>, Error> {
         let cpus = aya::util::nr_cpus().map_err(|(what, e)| Error::Cpus(format!("{what}: {e}")))?;
-        let mut of_cpus = vec![0u64; cpus];
+        let mut of_cpus = vec![0u64; cpus * COUNTERS.len()];
+        sys::lookup(loaded.counters.as_fd(), &0u32, &mut of_cpus)
+            .map_err(Error::map("counters"))?;
         let mut out = Vec::with_capacity(COUNTERS.len());
         for (index, name) in COUNTERS.iter().enumerate() {
-            sys::lookup(loaded.counters.as_fd(), &(index as u32), &mut of_cpus)
-                .map_err(Error::map("counters"))?;
-            let now: u64 = of_cpus.iter().sum();
+            let of_cpu = of_cpus.iter().skip(index).step_by(COUNTERS.len());
+            let now: u64 = of_cpu.sum();
             out.push((*name, now.saturating_sub(self.before[index])));
             self.before[index] = now;
         }

@@ -18,6 +18,8 @@ pub const COUNTS: usize = 16_384;
 pub const LEAF_FRAMES: usize = 64;
 /// Frames at the root that are kept.
 pub const ROOT_FRAMES: usize = 1024;
+/// Rules that each CPU remembers.
+pub const RECENT_RULES: u32 = 2048;
 /// Words of a [`Mapping`].
 pub const MAPPING_WORDS: u32 = 8;
 /// Bytes of a stack record before its frames.
@@ -82,7 +84,7 @@ pub struct Process {
     pub mappings: u32,
     pub count: u32,
     pub image: u32,
-    pub pad: u32,
+    pub version: u32,
 }
 
 /// `struct key`

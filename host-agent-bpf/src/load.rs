@@ -127,8 +127,14 @@ fn load_object(options: &Options, btf: &Btf) -> Result<Ebpf, Error> {
         .override_global("offcpu_chance", &chance, true)
         .map_max_entries("waits", waits)
         .map_max_entries("ring", ring_bytes())
+        .map_max_entries("recents", recent_rules())
         .load(&OBJECT.0)?;
     Ok(loaded)
+}
+
+fn recent_rules() -> u32 {
+    let cpus = aya::util::nr_cpus().unwrap_or(1) as u32;
+    cpus.saturating_mul(layout::RECENT_RULES)
 }
 
 /// One ring, as large as there are CPUs to write to it: stacks that are new and raw samples only.

@@ -45,6 +45,8 @@ pub struct Tables {
     free_numbers: Vec<u32>,
     pool: HashMap<Rule, u16>,
     lists: HashMap<u32, (Piece, u32)>,
+    /// Of the last list of mappings.
+    version: u32,
     window: u32,
     rows: u64,
     evicted: u64,
@@ -63,6 +65,7 @@ impl Tables {
             free_numbers: Vec::new(),
             pool: HashMap::new(),
             lists: HashMap::new(),
+            version: 0,
             window: 0,
             rows: 0,
             evicted: 0,
@@ -284,13 +287,18 @@ impl Tables {
             mappings: piece.word,
             count: sorted.len() as u32,
             image,
-            pad: 0,
+            version: self.next_version(),
         };
         sys::update(self.processes.as_fd(), &pid, &value).map_err(Error::map("processes"))?;
         if let Some((old, _)) = self.lists.insert(pid, (piece, value.count)) {
             self.space.free(old);
         }
         Ok(true)
+    }
+
+    fn next_version(&mut self) -> u32 {
+        self.version = self.version.wrapping_add(1).max(1);
+        self.version
     }
 
     /// `pid` ended, or executes another program: its samples come raw from now on.
