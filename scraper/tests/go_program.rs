@@ -48,7 +48,8 @@ fn its_busy_function_arrives_at_the_server() {
             .profile;
         let cpu = profile.value_index(Some("cpu")).unwrap();
         let total = profile.total(cpu);
-        assert!(total > 300_000_000, "a busy loop of one second: {total} ns");
+        // A busy loop of one second, on a machine that may have little time for it.
+        assert!((100_000_000..1_500_000_000).contains(&total), "{total} ns");
         let rows = top(&profile, cpu);
         let spin = rows
             .iter()
