@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::common::{expiries, profile_of, start};
+use super::common::{expiries, profile_of, start, thread_cpu_ns};
 
 /// Builds a library whose function `spin_here` works for a while.
 fn library(name: &str) -> std::path::PathBuf {
@@ -35,8 +35,9 @@ fn run_and_close(path: &std::path::Path) {
         assert!(!library.is_null());
         let spin: extern "C" fn(i64) -> i64 =
             std::mem::transmute(libc::dlsym(library, c"spin_here".as_ptr()));
-        let until = Instant::now() + Duration::from_millis(600);
-        while Instant::now() < until {
+        // Long enough for a snapshot that knows the library, and for samples.
+        let (until, cpu_ns) = (Instant::now() + Duration::from_millis(600), thread_cpu_ns());
+        while Instant::now() < until || thread_cpu_ns() - cpu_ns < 300_000_000 {
             std::hint::black_box(spin(1_000_000));
         }
         libc::dlclose(library);
