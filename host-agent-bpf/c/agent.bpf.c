@@ -207,6 +207,9 @@ static always_inline u32 user_stack(struct scratch *s, struct key *key)
 	s->bx = s->raw.bx;
 	s->exact = s->raw.exact;
 	s->user.pid = key->pid;
+	s->loop_size = 0;
+	if (process->has_runtime)
+		begin_runtime(s, key->pid, key->what);
 	walk(s, key->what);
 	add(FRAMES, s->user.frames);
 	return s->user.end;

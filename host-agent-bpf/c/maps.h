@@ -145,6 +145,7 @@ struct scratch {
 	u32 recents; // where this CPU's begin
 	u32 pad;
 	u64 saved[8]; // the words below the CFA
+	u64 loop_start, loop_size; // an interpreter's loop; size 0: none
 	struct limit limit; // raw samples of this CPU
 	struct stack_record user;
 	struct kernel_record kernel;

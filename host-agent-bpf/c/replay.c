@@ -79,6 +79,12 @@ long bpf_probe_read_user(void *out, u32 size, const void *from)
 	return 0;
 }
 
+struct task_struct *bpf_get_current_task_btf(void)
+{
+	static struct task_struct task;
+	return &task;
+}
+
 long bpf_loop(u32 count, long (*callback)(u32, u32 *), void *context, u64 flags)
 {
 	u32 i = 0;

@@ -49,6 +49,21 @@ struct process {
 	u32 count;
 	u32 image; // the agent's number for the program that it runs
 	u32 version; // of the list: no other list ever has it
+	u32 has_runtime;
+};
+
+// An interpreter in a process: where its loop is, and where in its structures things are (bytes).
+struct runtime {
+	u64 interpreters; // address of the pointer to the first one
+	u64 loop_start, loop_size;
+	u64 pointer_mask; // of pointers to code objects
+	u32 interpreter_next, interpreter_threads;
+	u32 thread_next, thread_id, thread_frame;
+	u32 runs, run_frame, run_previous; // CPython up to 3.12: _PyCFrame
+	u32 frame_code, frame_previous, frame_instruction, frame_kind;
+	u32 last_kind; // value of the byte at frame_kind in the last frame of a run of the loop
+	u32 code_names, code_instructions; // file, name, qualified name, lines: four pointers in a row
+	u32 pad;
 };
 
 // Why a walk ended: 0 while it runs.

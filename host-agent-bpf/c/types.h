@@ -48,6 +48,10 @@ struct signal_struct {
 	atomic_t live;
 } RELOCATED;
 
+struct thread_struct {
+	unsigned long fsbase;
+} RELOCATED;
+
 struct task_struct {
 	u32 flags;
 	int pid;
@@ -55,6 +59,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
+	struct thread_struct thread;
 } RELOCATED;
 
 // include/linux/sched.h: this task never had a user stack.

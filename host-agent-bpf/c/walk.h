@@ -101,6 +101,8 @@ static always_inline void push(struct scratch *s, u64 pc)
 	s->user.hash = mixed(s->user.hash, pc);
 }
 
+#include "python.h"
+
 static always_inline u32 returned(struct scratch *s, u64 ip, u64 sp)
 {
 	s->ip = ip;
@@ -234,7 +236,7 @@ static long step(u32 index, u32 *what)
 	struct scratch *s = scratch_of(*what);
 	if (!s)
 		return 1;
-	u64 pc = s->ip - !s->exact;
+	u64 pc = s->ip - !s->exact, below = s->sp;
 	push(s, pc);
 	struct recent *recent = recent_of(s, pc);
 	struct found found;
@@ -246,6 +248,8 @@ static long step(u32 index, u32 *what)
 	}
 	if (end == WALKING)
 		end = apply(s, &found);
+	if (pc - s->loop_start < s->loop_size)
+		interpreted_frames(*what, below, 0);
 	s->user.end = end;
 	return end != WALKING;
 }
@@ -263,5 +267,7 @@ static always_inline void walk(struct scratch *s, u32 what)
 	bpf_loop(MAX_WALK, step, &what, 0);
 	if (s->user.end == WALKING)
 		s->user.end = TRUNCATED;
+	if (s->user.end != ROOT && s->loop_size)
+		interpreted_frames(what, 0, 1);
 	s->user.hash = mixed(s->user.hash, s->user.end);
 }

@@ -5,7 +5,7 @@ use crate::layout::{
     RECORD_USER_STACK, ROOT_FRAMES, RawHeader, STACK_HEADER, StackHeader,
 };
 use crate::load::Loaded;
-use crate::{Error, sys};
+use crate::{Error, is_interpreted, sys};
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackFrames {
     /// Leaf first; of return addresses 1 less, so that each lies in the instruction to be named. Where frames are
-    /// missing between leaf and root, [`StackFrames::missing`] says after how many and how many.
+    /// missing between leaf and root, [`StackFrames::missing`] says after how many and how many. A frame of an interpreter
+    /// takes two words ([`crate::Interpreted`]) and follows the frame of the native function that executes it.
     pub frames: Vec<u64>,
     /// Frames that were met but are not there: (index before which they are missing, how many).
     pub missing: Option<(usize, u32)>,
@@ -104,6 +105,8 @@ impl Stacks {
 /// Reads what the programs leave.
 pub(crate) struct Drain {
     stacks: Stacks,
+    /// New stacks with frames of interpreters.
+    interpreted: Vec<(u32, Arc<StackFrames>)>,
     window: u32,
     before: [u64; COUNTERS.len()],
 }
@@ -112,6 +115,7 @@ impl Drain {
     pub fn new() -> Drain {
         Drain {
             stacks: Stacks::default(),
+            interpreted: Vec::new(),
             window: 0,
             before: [0; COUNTERS.len()],
         }
@@ -119,6 +123,11 @@ impl Drain {
 
     pub fn window(&self) -> u32 {
         self.window
+    }
+
+    /// See [`crate::Engine::interpreted`].
+    pub fn interpreted(&mut self) -> Vec<(u32, Arc<StackFrames>)> {
+        std::mem::take(&mut self.interpreted)
     }
 
     /// Takes what is in the ring; new stacks are remembered, raw samples handed out.
@@ -139,7 +148,11 @@ impl Drain {
         let frames = record.get(STACK_HEADER..).unwrap_or(&[]).chunks_exact(8);
         let frames = frames.map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
         let stack = in_order(frames.collect(), &header);
-        let entry = (Arc::new(stack), self.window);
+        let stack = Arc::new(stack);
+        if stack.frames.iter().any(|&word| is_interpreted(word)) {
+            self.interpreted.push((header.pid, Arc::clone(&stack)));
+        }
+        let entry = (stack, self.window);
         self.stacks.known.insert(header.hash, entry);
     }
 

@@ -12,6 +12,8 @@ pub const SHARDS: u32 = 1024;
 pub const FILES: u32 = 16_384;
 /// Distinct rules of all files.
 pub const RULES: usize = 32_768;
+/// Processes with an interpreter.
+pub const RUNTIMES: usize = 4096;
 /// Entries of one map of counts.
 pub const COUNTS: usize = 16_384;
 /// Frames at the leaf that are kept whatever happens.
@@ -37,6 +39,7 @@ plain!(
     File,
     Rule,
     Process,
+    Runtime,
     Key,
     Count,
     Control,
@@ -85,6 +88,19 @@ pub struct Process {
     pub count: u32,
     pub image: u32,
     pub version: u32,
+    pub has_runtime: u32,
+}
+
+/// `struct runtime`
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Runtime {
+    pub interpreters: u64,
+    pub loop_start: u64,
+    pub loop_bytes: u64,
+    pub pointer_mask: u64,
+    pub offsets: crate::runtime::Offsets,
+    pub pad: u32,
 }
 
 /// `struct key`

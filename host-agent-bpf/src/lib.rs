@@ -31,6 +31,7 @@
 //! | `layout` | what C and Rust lay out alike |
 //! | `space` | pieces of memory shared with the kernel |
 //! | `tables` | rows of files, mappings of processes |
+//! | `runtime` | interpreters, and the words of their frames |
 //! | `drain` | counts, stacks, raw samples, losses |
 //! | `sys` | system calls that aya has no form of |
 
@@ -39,12 +40,14 @@ mod error;
 mod layout;
 mod load;
 mod namespace;
+mod runtime;
 mod space;
 mod sys;
 mod tables;
 
 pub use drain::{Counted, Raw, StackFrames};
 pub use error::Error;
+pub use runtime::{Interpreted, Offsets, Runtime, check, is_interpreted};
 pub use tables::{FileNumber, Mapping, TableSize, Tables};
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -151,6 +154,12 @@ impl Engine {
     /// When perf events are refused.
     pub fn attach(&mut self) -> Result<(), Error> {
         self.loaded.attach(&self.options)
+    }
+
+    /// Stacks with frames of interpreters that came since the last call, with their processes. What they point at may be
+    /// gone soon: it is read at once or not at all.
+    pub fn interpreted(&mut self) -> Vec<(u32, std::sync::Arc<StackFrames>)> {
+        self.drain.interpreted()
     }
 
     /// Where tables and mappings go.

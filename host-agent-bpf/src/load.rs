@@ -21,6 +21,7 @@ pub struct Loaded {
     pub files: OwnedFd,
     pub rules: OwnedFd,
     pub processes: OwnedFd,
+    pub runtimes: OwnedFd,
     pub control: OwnedFd,
     pub counters: OwnedFd,
     /// Even, odd.
@@ -39,6 +40,7 @@ impl Loaded {
             files: map(&ebpf, "files")?,
             rules: map(&ebpf, "rules")?,
             processes: map(&ebpf, "processes")?,
+            runtimes: map(&ebpf, "runtimes")?,
             control: map(&ebpf, "control")?,
             counters: map(&ebpf, "counters")?,
             counts: [map(&ebpf, "counts_even")?, map(&ebpf, "counts_odd")?],

@@ -1,11 +1,11 @@
 //! Unwind tables of files and mappings of processes, in the kernel.
 
-use crate::layout::{self, FILES, MAPPING_WORDS, RULES, SHARD_WORDS};
+use crate::layout::{self, FILES, MAPPING_WORDS, RULES, RUNTIMES, SHARD_WORDS};
 use crate::load::Loaded;
 use crate::space::{Piece, Space};
-use crate::{Error, sys};
+use crate::{Error, Runtime, sys};
 use pilotlight_unwind::{Row, Rule, Table};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The number of a file whose table was handed over. It stays the file's until [`Tables::forget_file`].
@@ -41,12 +41,15 @@ pub struct Tables {
     files: OwnedFd,
     rules: OwnedFd,
     processes: OwnedFd,
+    runtimes: OwnedFd,
     held: Vec<Option<Held>>,
     free_numbers: Vec<u32>,
     pool: HashMap<Rule, u16>,
     lists: HashMap<u32, (Piece, u32)>,
     /// Of the last list of mappings.
     version: u32,
+    /// Processes with a [`Runtime`].
+    interpreted: HashSet<u32>,
     window: u32,
     rows: u64,
     evicted: u64,
@@ -60,6 +63,8 @@ impl Tables {
             files: own(&loaded.files, "files")?,
             rules: own(&loaded.rules, "rules")?,
             processes: own(&loaded.processes, "processes")?,
+            runtimes: own(&loaded.runtimes, "runtimes")?,
+            interpreted: HashSet::new(),
             // Number 0 is no file.
             held: vec![None],
             free_numbers: Vec::new(),
@@ -288,6 +293,7 @@ impl Tables {
             count: sorted.len() as u32,
             image,
             version: self.next_version(),
+            has_runtime: u32::from(self.interpreted.contains(&pid)),
         };
         sys::update(self.processes.as_fd(), &pid, &value).map_err(Error::map("processes"))?;
         if let Some((old, _)) = self.lists.insert(pid, (piece, value.count)) {
@@ -301,6 +307,31 @@ impl Tables {
         self.version
     }
 
+    /// What the next [`Tables::set_process`] of `pid` says of its interpreter. `false` when there is no room.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_runtime(&mut self, pid: u32, runtime: Option<Runtime>) -> Result<bool, Error> {
+        let Some(runtime) = runtime else {
+            self.remove_runtime(pid)?;
+            return Ok(true);
+        };
+        let value = layout::Runtime::from(runtime);
+        if self.interpreted.len() >= RUNTIMES && !self.interpreted.contains(&pid) {
+            return Ok(false);
+        }
+        sys::update(self.runtimes.as_fd(), &pid, &value).map_err(Error::map("runtimes"))?;
+        self.interpreted.insert(pid);
+        Ok(true)
+    }
+
+    fn remove_runtime(&mut self, pid: u32) -> Result<(), Error> {
+        if self.interpreted.remove(&pid) {
+            sys::delete(self.runtimes.as_fd(), &pid).map_err(Error::map("runtimes"))?;
+        }
+        Ok(())
+    }
+
     /// `pid` ended, or executes another program: its samples come raw from now on.
     ///
     /// # Errors
@@ -310,7 +341,7 @@ impl Tables {
         if let Some((piece, _)) = self.lists.remove(&pid) {
             self.space.free(piece);
         }
-        Ok(())
+        self.remove_runtime(pid)
     }
 
     pub(crate) fn wait_for_programs(&mut self) -> Result<(), Error> {

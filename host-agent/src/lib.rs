@@ -16,6 +16,7 @@
 //! - [`process`] knows which processes there are and what is mapped in them; [`files`] reads what is mapped, once a
 //!   file, whatever its size, through doors that a deleted or replaced file still has.
 //! - [`unwind`] walks copied stacks. `export` makes profiles of batches and gets them to a server.
+//! - [`runtimes`]: interpreters, and the frames of scripts.
 //! - [`names`]: of the kernel, and of code that runtimes made. Those of native code are the server's job: addresses
 //!   leave with build id and file offset.
 //!
@@ -33,6 +34,7 @@ pub mod names;
 pub mod perf;
 pub mod privileges;
 pub mod process;
+pub mod runtimes;
 mod sampler;
 pub mod unwind;
 mod upload;

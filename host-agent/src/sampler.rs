@@ -80,7 +80,8 @@ pub struct Sample {
     /// On or off the CPU.
     pub why: Why,
     /// User addresses, leaf first: the interrupted instruction, then **return addresses minus 1**, so that each lies in
-    /// the instruction to be named. Empty for kernel threads, and where nothing could be read.
+    /// the instruction to be named. Frames of an interpreter are numbers between them ([`crate::runtimes::is_frame`]).
+    /// Empty for kernel threads, and where nothing could be read.
     pub user: Vec<u64>,
     /// The walk did not reach the root: why.
     pub cut: Option<&'static str>,

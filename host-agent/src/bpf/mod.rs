@@ -236,8 +236,18 @@ impl State {
                 self.held.push(sample);
             }
         }
+        self.name_interpreted();
         pids.extend(self.sideband.turn());
         pids
+    }
+
+    /// Reads what the frames of new stacks are of, while it is there.
+    fn name_interpreted(&mut self) {
+        for (pid, stack) in self.engine.interpreted() {
+            if let Some(id) = self.processes.known(pid) {
+                self.processes.runtimes().numbered(id, &stack.frames);
+            }
+        }
     }
 
     fn publish(&mut self, pid: u32) -> Result<(), pilotlight_agent_bpf::Error> {

@@ -36,6 +36,10 @@ impl Publisher {
             // Only tables that were evicted can be missing.
             return self.refill(&modules, tables);
         }
+        let process = processes.get(id);
+        let runtime =
+            process.and_then(|process| processes.runtimes().of(&process, processes.files()));
+        tables.set_runtime(pid, runtime)?;
         let mut mappings = Vec::with_capacity(modules.len());
         for module in modules.iter() {
             mappings.push(self.mapping(module, tables)?);

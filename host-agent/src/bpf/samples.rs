@@ -3,7 +3,7 @@
 use crate::process::{Process, ProcessId, Processes};
 use crate::sampler::Comm;
 use crate::{Batch, Losses, Sample, Why};
-use pilotlight_agent_bpf::{Counted, Drained};
+use pilotlight_agent_bpf::{Counted, Drained, StackFrames, is_interpreted};
 use std::sync::Arc;
 
 /// `None` when it is not known any more whose it was.
@@ -26,7 +26,9 @@ pub(super) fn sample(
         tid: counted.tid,
         comm: comm_of(counted, &process),
         why,
-        user: user.map(|stack| stack.frames.clone()).unwrap_or_default(),
+        user: user
+            .map(|stack| frames(stack, process.id, processes))
+            .unwrap_or_default(),
         cut: user
             .and_then(|stack| stack.cut)
             .or(lacks_stack.then_some("not_walked")),
@@ -57,6 +59,15 @@ fn comm_of(counted: &Counted, process: &Process) -> Comm {
     match std::fs::read(path) {
         Ok(name) => Comm::new(name.trim_ascii_end()),
         Err(_) => process.comm,
+    }
+}
+
+/// Frames of interpreters as numbers.
+fn frames(stack: &StackFrames, id: ProcessId, processes: &Processes) -> Vec<u64> {
+    if stack.frames.iter().any(|&word| is_interpreted(word)) {
+        processes.runtimes().numbered(id, &stack.frames)
+    } else {
+        stack.frames.clone()
     }
 }
 

@@ -146,6 +146,7 @@ impl Exporter {
             files: self.processes.files(),
             kernel: self.kernel.as_ref().map_or(&none, |(_, kernel)| kernel),
             jit: self.jit.get(&process.id),
+            runtimes: self.processes.runtimes(),
         };
         let kind = if on_cpu { "cpu" } else { "offcpu" };
         let mut builder = Builder::new(process, names, kind, self.options.period_ns);

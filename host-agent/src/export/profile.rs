@@ -3,6 +3,7 @@
 use crate::files::Files;
 use crate::names::{JitNames, Kallsyms, function};
 use crate::process::{self, Process};
+use crate::runtimes::{Runtimes, is_frame};
 use crate::{Sample, Why};
 use pilotlight_profile::{
     FunctionId, Label, LabelValue, LocationId, Mapping, MappingId, Profile, ProfileBuilder, StrId,
@@ -11,6 +12,8 @@ use std::collections::HashMap;
 
 /// Of code that nobody mapped from a file, and that has no name: visible, never dropped.
 const JIT: &str = "[jit code without a name]";
+/// A frame of a script whose code was gone before it could be read.
+const NAMELESS: &str = "[script code without a name]";
 const UNKNOWN: &str = "[unknown]";
 const TRUNCATED: &str = "[truncated]";
 const KERNEL: &str = "[kernel.kallsyms]";
@@ -21,6 +24,7 @@ pub(super) struct Names<'a> {
     pub files: &'a Files,
     pub kernel: &'a Kallsyms,
     pub jit: Option<&'a JitNames>,
+    pub runtimes: &'a Runtimes,
 }
 
 /// Collects samples.
@@ -116,6 +120,9 @@ impl<'a> Builder<'a> {
     }
 
     fn user(&mut self, address: u64) -> LocationId {
+        if is_frame(address) {
+            return self.interpreted(address);
+        }
         let Some(mapping) = self.process.mapping(address) else {
             return self.named(UNKNOWN, None, address);
         };
@@ -125,6 +132,21 @@ impl<'a> Builder<'a> {
         } else {
             self.jit(id, address)
         }
+    }
+
+    /// A frame of a script.
+    fn interpreted(&mut self, number: u64) -> LocationId {
+        let Some(frame) = self.names.runtimes.frame(self.process.id, number) else {
+            return self.named(NAMELESS, None, 0);
+        };
+        let told = &frame.function;
+        let name = self.builder.string(told.name.as_bytes());
+        let file = self.builder.string(told.file.as_bytes());
+        let function = self
+            .builder
+            .function(name, name, file, i64::from(told.first_line));
+        self.builder
+            .location(None, 0, &[(function, i64::from(frame.line))])
     }
 
     fn jit(&mut self, mapping: Option<MappingId>, address: u64) -> LocationId {

@@ -6,6 +6,7 @@ mod sparse;
 use crate::error::Error;
 use crate::limits;
 use crate::process::{Mapping, Process};
+use crate::runtimes;
 use pilotlight_unwind::{Module, Modules, Segment, Table};
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -35,6 +36,8 @@ pub struct File {
     pub build_id: String,
     /// Unwind rows.
     pub table: Arc<Table>,
+    /// The interpreter that it holds.
+    pub runtime: Option<runtimes::Found>,
     /// Loadable segments: `start` and `limit` are stated addresses (svma).
     pub segments: Vec<Segment>,
 }
@@ -195,6 +198,7 @@ fn read(file: &fs::File, key: FileKey, mapping: &Mapping) -> Result<File, Error>
         build_id,
         table: module.table,
         segments: module.segments,
+        runtime: runtimes::find(file),
     })
 }
 

@@ -3,6 +3,7 @@
 use super::{Mapping, Process, ProcessId, maps, proc};
 use crate::files::Files;
 use crate::limits;
+use crate::runtimes::Runtimes;
 use crate::sampler::Comm;
 use pilotlight_unwind::Modules;
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ const REFRESH: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub struct Processes {
     files: Files,
+    runtimes: Runtimes,
     inner: Mutex<Inner>,
 }
 
@@ -62,6 +64,11 @@ impl Processes {
     /// The files of all processes.
     pub fn files(&self) -> &Files {
         &self.files
+    }
+
+    /// The interpreters of all processes.
+    pub fn runtimes(&self) -> &Runtimes {
+        &self.runtimes
     }
 
     /// What runs in `pid` now, read from `/proc` when nobody told; `None` when there is no such process.
@@ -282,6 +289,7 @@ impl Processes {
         }
         drop(inner);
         self.files.sweep();
+        self.runtimes.sweep(|id| self.get(id).is_some());
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
