@@ -168,7 +168,7 @@ fn replay(bundle: &[u8], rounds: u32) -> (Vec<u64>, String) {
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).expect("a folder");
     let (program, input) = (folder.join("replay"), folder.join("bundle"));
-    compile(&program);
+    compile(&program, "replay.c");
     std::fs::write(&input, bundle).expect("written");
     let output = Command::new(&program)
         .arg(&input)
@@ -193,7 +193,7 @@ fn replay(bundle: &[u8], rounds: u32) -> (Vec<u64>, String) {
     (frames.collect(), said)
 }
 
-fn compile(program: &Path) {
+fn compile(program: &Path, source: &str) {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("c");
     let mut cc = Command::new("cc");
     cc.args([
@@ -205,7 +205,7 @@ fn compile(program: &Path) {
     ]);
     cc.args(["-DPILOTLIGHT_HOST", "-o"])
         .arg(program)
-        .arg(here.join("replay.c"));
+        .arg(here.join(source));
     let output = cc.output().expect("a C compiler");
     assert!(
         output.status.success(),
@@ -289,4 +289,24 @@ fn a_recorded_stack_is_walked_and_nothing_breaks_when_reads_fail_and_bytes_chang
     );
     assert_eq!(frames, expected.collect::<Vec<u64>>());
     assert!(frames.len() > 10, "{}", frames.len());
+}
+
+#[test]
+fn frames_of_an_interpreter_are_put_in_their_places_and_hostile_memory_ends_the_walk() {
+    let name = format!("pilotlight-replay-python-{}", std::process::id());
+    let program = std::env::temp_dir().join(name);
+    compile(&program, "replay_python.c");
+    let output = Command::new(&program).arg(rounds().to_string()).output();
+    let output = output.expect("runs");
+    let _ = std::fs::remove_file(&program);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{}\n{said}\n{errors}",
+        output.status
+    );
+    // Of 3.11 and of 3.13.
+    assert_eq!(said.lines().count(), 2, "{said}");
+    println!("{said}");
 }
