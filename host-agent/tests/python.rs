@@ -137,7 +137,7 @@ impl Taken {
 /// At least `wanted` samples, walked by the kernel.
 fn sample(pid: u32, wanted: u64) -> Taken {
     let options = SamplerOptions {
-        frequency_hz: 397,
+        frequency_hz: 797,
         pids: vec![pid],
         kernel: false,
         ..SamplerOptions::default()
