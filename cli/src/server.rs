@@ -5,6 +5,7 @@ use crate::config::{Settings, settings};
 use crate::fail::Failure;
 use crate::stop::{LIMIT, Stop};
 use crate::text;
+use pilotlight_sandbox::Parser;
 use pilotlight_server::{Config, Error, Running, Server};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -37,6 +38,8 @@ pub fn config(settings: &Settings) -> Config {
     config.limits = settings.server.limits.clone();
     config.ingest = settings.server.ingest.clone();
     config.debuginfo = settings.server.debuginfo.clone();
+    // Files that others send are read by this very program, with nothing but the file.
+    config.debuginfo.parser = Some(Parser::new("/proc/self/exe", &["parse-debuginfo"]));
     config.query = settings.server.query.clone();
     config.maintenance = Some(settings.server.retention.clone());
     #[cfg(feature = "s3")]

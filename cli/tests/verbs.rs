@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)] // helpers outside #[test] functions
 
 mod common;
+#[path = "verbs/hostile.rs"]
+mod hostile;
 
 use common::{PATIENCE, Running, run, text};
 use pilotlight_profile::{LabelSetId, ProfileBuilder};

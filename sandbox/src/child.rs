@@ -1,5 +1,6 @@
 //! The process that parses.
 
+use crate::facts::Facts;
 use crate::filter;
 use crate::limits::Limits;
 use crate::report::Report;
@@ -14,14 +15,16 @@ use std::time::Duration;
 
 /// Where the parent leaves the limits: memory, table (bytes) and CPU (seconds).
 pub(crate) const LIMITS: &str = "PILOTLIGHT_PARSE_LIMITS";
+/// Set when the headers alone are asked for.
+pub(crate) const INSPECT: &str = "PILOTLIGHT_PARSE_INSPECT";
 
 /// All of a child: call it first thing in `main`, before there are threads. Reads an object from
 /// standard input, writes its table to standard output and a report to standard error.
 #[must_use]
 pub fn child() -> ExitCode {
     match run() {
-        Ok(report) => {
-            eprint!("{}", report.text());
+        Ok(text) => {
+            eprint!("{text}");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -31,8 +34,9 @@ pub fn child() -> ExitCode {
     }
 }
 
-fn run() -> Result<Report, String> {
+fn run() -> Result<String, String> {
     let limits = limits();
+    let inspect = std::env::var_os(INSPECT).is_some();
     // SAFETY: standard input and output are open in every child of `Parser`, and nobody else of
     // this process uses them; they are never closed by us.
     let (object, table) = unsafe { (File::from_raw_fd(0), File::from_raw_fd(1)) };
@@ -45,6 +49,9 @@ fn run() -> Result<Report, String> {
     leave_the_rest(&limits, file_bytes)?;
     let landlock = filter::leave_file_system();
     filter::enter()?;
+    if inspect {
+        return Ok(Facts::of(Shared(map))?.text());
+    }
     let build_limits = tables::Limits {
         table_bytes: limits.table_bytes,
         inflated_bytes: limits.memory_bytes / 2,
@@ -53,7 +60,18 @@ fn run() -> Result<Report, String> {
     let mut out = BufWriter::with_capacity(1 << 16, &mut *table);
     let report = build(&Sources::of(&map), &build_limits, &mut out).map_err(|e| e.to_string())?;
     out.flush().map_err(|e| e.to_string())?;
-    Ok(Report::of(&report, landlock))
+    Ok(Report::of(&report, landlock).text())
+}
+
+/// The mapped file as bytes with an owner.
+struct Shared(Arc<memmap2::Mmap>);
+
+impl std::ops::Deref for Shared {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// Pages of the file that were read, given back.

@@ -16,7 +16,8 @@
 //! standard error, and no other file. Before it looks at the file it gives up, in this order:
 //! every other descriptor, memory and CPU time beyond limits, the whole file system (Landlock),
 //! and every system call that is not in [`filter::ALLOWED`] (seccomp; another one kills it).
-//! Whatever the file makes of the parser then costs one child.
+//! Whatever the file makes of the parser then costs one child. [`Parser::inspect`] asks the same child
+//! for build ids, quality and segments alone.
 //!
 //! | module | job |
 //! |---|---|
@@ -24,19 +25,21 @@
 //! | `child` | gives up rights, builds the table |
 //! | `limits` | memory, CPU time, descriptors |
 //! | `filter` | system calls, as data |
-//! | `report` | what the child says, as text |
+//! | `report`, `facts` | what the child says of a table, and of a file's headers, as text |
 //!
 //! # Blind spots
 //! Landlock needs Linux 5.13 and may be off; the child goes on without it, since seccomp alone
 //! refuses every call that opens a file. Without seccomp it refuses to parse.
 
 mod child;
+mod facts;
 pub mod filter;
 mod limits;
 mod parent;
 mod report;
 
 pub use child::child;
+pub use facts::Facts;
 pub use limits::Limits;
 pub use parent::{Failure, Job, Parser};
 pub use report::Report;

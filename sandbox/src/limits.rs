@@ -27,17 +27,27 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Holds for this process from here on. `file_bytes` will be mapped.
+    /// Holds for this process from here on. `file_bytes` are mapped, as is this program.
     pub(crate) fn enter(&self, file_bytes: u64) -> Result<(), String> {
         set(libc::RLIMIT_CORE, 0)?;
         set(libc::RLIMIT_NOFILE, 16)?;
         set(libc::RLIMIT_FSIZE, self.table_bytes)?;
         set(libc::RLIMIT_CPU, self.cpu.as_secs().max(1))?;
+        let mapped_bytes = mapped_bytes().unwrap_or(file_bytes);
         set(
             libc::RLIMIT_AS,
-            file_bytes.saturating_add(self.memory_bytes),
+            mapped_bytes.saturating_add(self.memory_bytes),
         )
     }
+}
+
+/// What of the address space is in use: `/proc/PID/statm` begins with it, in pages.
+fn mapped_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').next()?.parse().ok()?;
+    // SAFETY: a question about a constant of the system.
+    let page_bytes = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+    pages.checked_mul(page_bytes)
 }
 
 #[cfg(target_env = "musl")]

@@ -1,6 +1,7 @@
 //! Starting a child and waiting for it.
 
-use crate::child::LIMITS;
+use crate::child::{INSPECT, LIMITS};
+use crate::facts::Facts;
 use crate::limits::Limits;
 use crate::report::Report;
 use std::fs::File;
@@ -8,9 +9,11 @@ use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Why there is no table. All but the first two are the file's fault.
+/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -39,14 +42,29 @@ pub enum Failure {
     /// The parser took too long.
     #[error("the parser was ended after {0:?}")]
     Late(Duration),
+    /// [`Job::until`] was set.
+    #[error("the parser was ended with the program that asked it")]
+    Stopped,
+}
+
+impl Failure {
+    /// Whether the file is at fault; else the same file may be read another time.
+    #[must_use]
+    pub fn is_of_the_file(&self) -> bool {
+        matches!(
+            self,
+            Failure::Refused(_) | Failure::Killed { .. } | Failure::Late(_)
+        )
+    }
 }
 
 /// One file to parse.
 #[derive(Debug)]
 pub struct Job {
     object: File,
-    table: File,
+    table: Option<File>,
     limits: Limits,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 impl Job {
@@ -55,9 +73,28 @@ impl Job {
     pub fn new(object: File, table: File) -> Job {
         Job {
             object,
-            table,
+            table: Some(table),
             limits: Limits::default(),
+            stop: None,
         }
+    }
+
+    /// The headers of `object` alone, for [`Parser::inspect`].
+    #[must_use]
+    pub fn headers(object: File) -> Job {
+        Job {
+            object,
+            table: None,
+            limits: Limits::default(),
+            stop: None,
+        }
+    }
+
+    /// Ends the child when `stop` becomes true.
+    #[must_use]
+    pub fn until(mut self, stop: Arc<AtomicBool>) -> Job {
+        self.stop = Some(stop);
+        self
     }
 
     /// With other limits.
@@ -90,6 +127,19 @@ impl Parser {
     /// # Errors
     /// See [`Failure`]; the table is then unfinished and must be removed.
     pub fn build(&self, job: &Job) -> Result<Report, Failure> {
+        Ok(Report::parse(&self.run(job)?))
+    }
+
+    /// What a file's headers say, read in a child; blocks until it has ended.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub fn inspect(&self, job: &Job) -> Result<Facts, Failure> {
+        Facts::parse(&self.run(job)?).map_err(Failure::Refused)
+    }
+
+    /// What the child said.
+    fn run(&self, job: &Job) -> Result<String, Failure> {
         let mut child = self.start(job)?;
         // Read beside waiting: a child that writes much must not block. What is more than a
         // report is left out, and the child ends by SIGPIPE.
@@ -100,15 +150,15 @@ impl Parser {
                 String::from_utf8_lossy(&text).into_owned()
             })
         });
-        let status = wait(&mut child, job.limits.wall)?;
+        let status = wait(&mut child, job)?;
         let text = reader.and_then(|r| r.join().ok()).unwrap_or_default();
         match status.signal() {
             Some(signal) => Err(Failure::Killed {
                 signal,
                 reason: reason(signal),
             }),
-            None if status.success() => Ok(Report::parse(&text)),
-            None => Err(Failure::Refused(text)),
+            None if status.success() => Ok(text),
+            None => Err(Failure::Refused(short(&text))),
         }
     }
 
@@ -124,13 +174,17 @@ impl Parser {
             limits.table_bytes,
             limits.cpu.as_secs()
         );
-        Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        command.env_clear();
+        match &job.table {
+            Some(table) => command.stdout(table.try_clone().map_err(failed)?),
+            None => command.stdout(Stdio::null()).env(INSPECT, "1"),
+        };
+        command
             .args(&self.arguments)
-            .env_clear()
             .env(LIMITS, numbers)
             .current_dir("/")
             .stdin(job.object.try_clone().map_err(failed)?)
-            .stdout(job.table.try_clone().map_err(failed)?)
             .stderr(Stdio::piped())
             .spawn()
             .map_err(failed)
@@ -138,7 +192,9 @@ impl Parser {
 }
 
 /// Waits at most so long, then kills.
-fn wait(child: &mut Child, wall: Duration) -> Result<std::process::ExitStatus, Failure> {
+fn wait(child: &mut Child, job: &Job) -> Result<std::process::ExitStatus, Failure> {
+    let wall = job.limits.wall;
+    let stopped = || job.stop.as_ref().is_some_and(|stop| stop.load(Relaxed));
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
@@ -147,13 +203,28 @@ fn wait(child: &mut Child, wall: Duration) -> Result<std::process::ExitStatus, F
             Err(error) => return Err(Failure::Wait(error)),
             Ok(None) => {}
         }
-        if started.elapsed() > wall {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(Failure::Late(wall));
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
+        let failure = match (stopped(), started.elapsed() > wall) {
+            (true, _) => Failure::Stopped,
+            (false, true) => Failure::Late(wall),
+            (false, false) => {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(50));
+                continue;
+            }
+        };
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(failure);
+    }
+}
+
+/// One line for people, whatever the child wrote.
+fn short(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let plain = line.chars().filter(|c| !c.is_control()).take(300);
+    match plain.collect::<String>() {
+        line if line.is_empty() => "the parser gave no reason".to_owned(),
+        line => line,
     }
 }
 

@@ -1,10 +1,12 @@
 //! What hostile files and a hostile parser cost: one child.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use pilotlight_sandbox::{Failure, Job, Limits, Parser, Report};
+use pilotlight_sandbox::{Facts, Failure, Job, Limits, Parser, Report};
 use pilotlight_symbolize::tables::Table;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 fn parser() -> Parser {
@@ -145,4 +147,46 @@ fn a_forbidden_call_ends_the_child() {
         .unwrap();
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(status.signal(), Some(libc::SIGSYS));
+}
+
+#[test]
+fn headers_are_read_in_a_child_too() {
+    let facts = parser().inspect(&Job::headers(nameless(&own_binary())));
+    let ours = Facts::of(own_binary()).unwrap();
+    assert!(ours.gnu_build_id.is_some());
+    assert_eq!(facts.unwrap(), ours);
+    let refused = parser().inspect(&Job::headers(nameless(b"hello")));
+    assert_eq!(refused.unwrap_err().to_string(), "not an ELF file");
+}
+
+fn shell(script: &str) -> Parser {
+    Parser::new("/bin/sh", &["-c", script])
+}
+
+fn headers() -> Job {
+    Job::headers(nameless(b"any"))
+}
+
+#[test]
+fn a_child_that_dies_hangs_or_lies_is_told_from_one_that_refuses() {
+    let dead = shell("kill -9 $$").inspect(&headers()).unwrap_err();
+    assert!(matches!(dead, Failure::Killed { signal: 9, .. }), "{dead}");
+    let short = Limits {
+        wall: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    let late = shell("exec sleep 600").inspect(&headers().within(short));
+    assert!(matches!(late, Err(Failure::Late(_))), "{late:?}");
+    let stop = Arc::new(AtomicBool::new(true));
+    let stopped = shell("exec sleep 600").inspect(&headers().until(stop));
+    let stopped = stopped.unwrap_err();
+    assert!(!stopped.is_of_the_file(), "{stopped}");
+    let script = "head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1";
+    let loud = shell(script).inspect(&headers()).unwrap_err();
+    assert!(loud.to_string().len() <= 300, "{loud}");
+    let silent = shell("exit 0").inspect(&headers()).unwrap_err();
+    assert_eq!(silent.to_string(), "the parser said nothing of the file");
+    let missing = Parser::new("/nothing/here", &[]).inspect(&headers());
+    let missing = missing.unwrap_err();
+    assert!(!missing.is_of_the_file(), "{missing}");
 }

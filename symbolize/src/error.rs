@@ -27,6 +27,11 @@ pub enum Error {
         /// Offset in the table, or in the part of it that was read.
         offset: u64,
     },
+    /// A compressed section of the file, at this byte offset, cannot be inflated.
+    Inflate {
+        /// Offset in the file.
+        offset: u64,
+    },
     /// A file asks for more than it may have.
     Limit {
         /// What there was too much of.
@@ -60,6 +65,9 @@ impl fmt::Display for Error {
                     f,
                     "the lookup table is damaged at {offset:#x}: build it again"
                 )
+            }
+            Error::Inflate { offset } => {
+                write!(f, "the compressed section at offset {offset:#x} is damaged")
             }
             Error::Limit { what, limit } => write!(f, "more {what} than {limit}"),
             Error::Write(error) => write!(f, "cannot write the lookup table: {error}"),

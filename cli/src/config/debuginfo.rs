@@ -18,5 +18,12 @@ pub fn read(mut section: Section<'_>, settings: &mut DebuginfoSettings) {
     if let Some(size) = section.size("named_cache_bytes") {
         settings.named_cache_bytes = bytes(size);
     }
+    if let Some(size) = section.size("parse_memory_bytes") {
+        settings.parse_limits.memory_bytes = size;
+    }
+    if let Some(cpu) = section.duration("parse_cpu_time") {
+        settings.parse_limits.cpu = cpu;
+        settings.parse_limits.wall = cpu * 3;
+    }
     section.finish(|_| None);
 }

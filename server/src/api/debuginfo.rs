@@ -134,7 +134,16 @@ async fn files(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({
         "files": files, "bytes": bytes, "uploads": uploads,
         "in_memory": { "files": tables, "bytes": table_bytes },
+        "read": counted(&store.counts().read()),
+        "unread": counted(&store.counts().failed()),
     }))
+}
+
+fn counted(counts: &[(&str, u64)]) -> Value {
+    let pairs = counts
+        .iter()
+        .map(|(key, n)| ((*key).to_owned(), (*n).into()));
+    Value::Object(pairs.collect())
 }
 
 fn parse<T: serde::de::DeserializeOwned>(body: &[u8], example: &str) -> Result<T, ApiError> {

@@ -184,6 +184,22 @@ pub fn metrics_of(app: &App) -> String {
     ] {
         text.value(kind, name, help, value);
     }
+    let files = app.engine.debuginfo.counts();
+    let read =
+        "Readings of files of debug information, by where: in_process only without a parser.";
+    let unread = "Files of debug information that could not be read, by why.";
+    text.labelled(
+        "pilotlight_debuginfo_read_total",
+        read,
+        "where",
+        &files.read(),
+    );
+    text.labelled(
+        "pilotlight_debuginfo_unread_total",
+        unread,
+        "reason",
+        &files.failed(),
+    );
     let mut body = text.finish();
     if let Some(extra) = &app.extra_metrics {
         body.push_str(&extra());

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pilotlight_symbolize::{Object, Segment, tables};
+use pilotlight_symbolize::{Segment, tables};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -104,23 +104,28 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads what a file says of itself.
+/// Reads what a file of our own says of itself, in this process.
 ///
 /// # Errors
 /// When it cannot be read or is no ELF file that we know; the text says which.
 pub fn inspect(path: &Path) -> Result<Facts, String> {
     let bytes = std::fs::read(path).map_err(|error| format!("it cannot be read: {error}"))?;
-    let found = tables::inspect(&bytes).map_err(|error| error.to_string())?;
-    let object = Object::parse(bytes).map_err(|error| error.to_string())?;
-    let segments = object.segments().to_vec();
-    Ok(Facts {
-        gnu: found.gnu_build_id.as_deref().map(hex),
-        go: found.go_build_id.filter(|id| !id.is_empty()),
-        htlhash: hex(&found.htlhash),
-        quality: found.quality.into(),
-        has_code: segments.iter().any(|s| s.executable && s.file_size > 0),
-        segments,
-    })
+    pilotlight_sandbox::Facts::of(bytes).map(Facts::from)
+}
+
+impl From<pilotlight_sandbox::Facts> for Facts {
+    fn from(found: pilotlight_sandbox::Facts) -> Self {
+        let quality = tables::Quality::from_rank(found.quality);
+        let segments = found.segments;
+        Self {
+            gnu: found.gnu_build_id.as_deref().map(hex),
+            go: found.go_build_id,
+            htlhash: hex(&found.htlhash),
+            quality: quality.map_or(Quality::None, Quality::from),
+            has_code: segments.iter().any(|s| s.executable && s.file_size > 0),
+            segments,
+        }
+    }
 }
 
 impl From<tables::Quality> for Quality {

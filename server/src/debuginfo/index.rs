@@ -113,6 +113,12 @@ impl Index {
         let best = self.best.entry(key.clone()).or_default();
         let before = best.records();
         let known = best.holds(&record.sha256);
+        // Sent again, perhaps to a server that reads more: it is tried anew.
+        for slot in [&mut best.names, &mut best.code].into_iter().flatten() {
+            if slot.sha256 == record.sha256 && slot.failed.is_some() {
+                *slot = record.clone();
+            }
+        }
         let rank = |of: &Option<Arc<Record>>| of.as_ref().map(|record| record.rank());
         let unreadable = best.names.as_ref().is_some_and(|of| of.failed.is_some());
         if !known && (rank(&best.names) < Some(record.rank()) || unreadable) {
@@ -218,6 +224,10 @@ mod tests {
             index.wanted("ab12", Quality::Symtab, false),
             Wanted::Instead
         );
+        let (counts, gone) = index.insert(record(Quality::Dwarf, false, "bad"));
+        assert!(counts && gone.is_empty() && index.bytes() == 100);
+        assert_eq!(index.wanted("ab12", Quality::Symtab, false), Wanted::No);
+        index.fail("gnu-ab12", "bad", "cut again");
         let (counts, gone) = index.insert(record(Quality::Symtab, false, "good"));
         assert!(counts && gone[0].sha256 == "bad");
         assert_eq!(index.wanted("ab12", Quality::Dwarf, false), Wanted::Better);

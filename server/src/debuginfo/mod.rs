@@ -10,7 +10,8 @@
 //! | `record` | one stored file, described by an object beside it |
 //! | `index` | which file is the best for a build id; a better one replaces a worse |
 //! | `upload` | files on their way in: bounded, resumable, checked before they count |
-//! | `tables` | parsing behind one function, and parsed files in a bounded cache |
+//! | `parse` | a file is read by a process of its own |
+//! | `tables` | what is to be read, and what was in a bounded cache |
 //! | `svma` | addresses of a process to addresses of a file |
 //! | `names` | a part's symbols with names in the place of addresses |
 
@@ -18,6 +19,7 @@ mod facts;
 mod index;
 mod names;
 mod objects;
+mod parse;
 mod record;
 #[cfg(any(feature = "s3", test))]
 mod remote;

@@ -11,8 +11,9 @@ use super::facts::Quality;
 use super::index::{Index, Wanted};
 use super::names::NamedParts;
 use super::objects::{Fetched, ObjectFiles};
+use super::parse::{Counts, Reader, Unread};
 use super::record::{Record, Source};
-use super::tables::{self, Job, Lookup, State, Tables};
+use super::tables::{Job, Lookup, State, Tables};
 use super::upload::{Announced, Arrived, Held, Started, UploadError, Uploads, base_name};
 use crate::env::Env;
 use crate::hash::{bytes, pair};
@@ -30,6 +31,12 @@ pub struct Settings {
     pub table_cache_bytes: usize,
     /// Bytes of named parts in memory. Default 32 MiB.
     pub named_cache_bytes: usize,
+    /// The program that reads a file in a process of its own, such as
+    /// `Parser::new("/proc/self/exe", &["parse-debuginfo"])` in `pilotlight` itself. Without one files
+    /// are read in the server's process, where a hostile one can do harm; that is logged and counted.
+    pub parser: Option<pilotlight_sandbox::Parser>,
+    /// What reading one file may cost; a table is never larger than `table_cache_bytes`.
+    pub parse_limits: pilotlight_sandbox::Limits,
 }
 
 impl Default for Settings {
@@ -39,6 +46,8 @@ impl Default for Settings {
             max_bytes: 50 << 30,
             table_cache_bytes: 256 << 20,
             named_cache_bytes: 32 << 20,
+            parser: None,
+            parse_limits: pilotlight_sandbox::Limits::default(),
         }
     }
 }
@@ -118,6 +127,7 @@ pub struct Debuginfo {
     index: RwLock<Index>,
     uploads: Uploads,
     tables: Tables,
+    reader: Reader,
     /// Parts with names.
     pub(super) named: NamedParts,
     /// Held while a file becomes one that counts.
@@ -140,10 +150,14 @@ impl Debuginfo {
         settings: Settings,
         env: Arc<dyn Env>,
     ) -> io::Result<Self> {
+        let mut limits = settings.parse_limits;
+        limits.table_bytes = limits.table_bytes.min(settings.table_cache_bytes as u64);
+        let reader = Reader::new(settings.parser.clone(), limits, scratch.clone());
         Ok(Self {
             files,
             index: RwLock::default(),
             uploads: Uploads::open(scratch, settings.max_file_bytes, env.now_ns())?,
+            reader,
             tables: Tables::new(settings.table_cache_bytes),
             named: NamedParts::new(settings.named_cache_bytes),
             commit: Mutex::default(),
@@ -289,7 +303,7 @@ impl Debuginfo {
     /// # Errors
     /// When bytes are missing, or the file is not what was announced, or cannot be stored.
     pub fn finish_upload(&self, held: &Held) -> Result<(Record, bool), UploadError> {
-        let arrived = self.uploads.finish(held);
+        let arrived = self.uploads.finish(held, &self.reader);
         if !matches!(arrived, Err(UploadError::Bad(_) | UploadError::Io(_))) {
             self.note_sent(&held.announced().build_id, &held.announced().hash);
         }
@@ -315,7 +329,8 @@ impl Debuginfo {
         let _commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((best, code)) = self.of_build_id(record.ids().first().map_or("", |id| id)) {
             let both = [Some(best), code].into_iter().flatten();
-            if let Some(same) = both.into_iter().find(|of| of.sha256 == record.sha256) {
+            let same = |of: &Arc<Record>| of.sha256 == record.sha256 && of.failed.is_none();
+            if let Some(same) = both.into_iter().find(same) {
                 return Ok((Record::clone(&same), true));
             }
         }
@@ -370,37 +385,49 @@ impl Debuginfo {
         }
         while let Some(job) = self.tables.next() {
             let read = self.read_file(&job);
-            if let Err(reason) = &read {
+            if let Err(unread) = &read {
                 let what = "a file with debug information cannot be read";
-                log::warn(what, &[("file", &job.file), ("reason", reason)]);
+                log::warn(what, &[("file", &job.file), ("reason", &unread.text())]);
             }
             self.tables.done(&job, read.ok());
         }
     }
 
-    fn read_file(&self, job: &Job) -> Result<Arc<dyn Lookup>, String> {
+    fn read_file(&self, job: &Job) -> Result<Arc<dyn Lookup>, Unread> {
         let fetched = self.files.fetch(&job.file);
-        let fetched = fetched.map_err(|error| error.to_string())?;
-        let read = std::panic::catch_unwind(|| tables::parse(fetched.path()));
-        let read = read.unwrap_or_else(|_| Err("reading it panicked".to_owned()));
-        if let Err(reason) = &read {
-            let _commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
-            let failed = {
-                let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-                index.fail(&job.key, &job.sha256, reason)
-            };
-            if let Some(record) = failed {
-                let description = record.encode();
-                let name = record.description_name();
-                let written = self.files.put_bytes(&name, &description);
-                written.map_err(|error| format!("{reason}; noting that: {error}"))?;
-            }
+        let fetched = fetched.map_err(|error| Unread::Here(error.to_string()))?;
+        let read = self.reader.parse(fetched.path());
+        if let Err(Unread::File(reason)) = &read {
+            let noted = self.note_failed(job, reason);
+            noted.map_err(|error| Unread::Here(format!("{reason}; noting that: {error}")))?;
         }
         read
     }
 
+    /// Writes down why a file gives no names.
+    fn note_failed(&self, job: &Job, reason: &str) -> io::Result<()> {
+        let _commit = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = {
+            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+            index.fail(&job.key, &job.sha256, reason)
+        };
+        match failed {
+            Some(record) => {
+                let name = record.description_name();
+                self.files.put_bytes(&name, &record.encode())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// How files were read since the start of the process.
+    pub fn counts(&self) -> &Counts {
+        self.reader.counts()
+    }
+
     /// Ends [`Debuginfo::run`].
     pub fn stop(&self) {
+        self.reader.stop();
         self.tables.stop();
     }
 

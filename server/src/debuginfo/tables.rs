@@ -1,13 +1,9 @@
 //! Names by address, read from files once and kept within a bound.
-//!
-//! Parsing stands behind [`parse`] alone, so that it can move into a process of its own.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use pilotlight_symbolize::tables::{Limits, Sources, Table, build};
-use pilotlight_symbolize::{Error, Frame};
+use pilotlight_symbolize::Frame;
 
 /// What a file says of addresses.
 pub trait Lookup: Send + Sync {
@@ -15,43 +11,6 @@ pub trait Lookup: Send + Sync {
     fn frames(&self, svma: u64) -> Vec<Frame>;
     /// Bytes that it holds in memory.
     fn heap_bytes(&self) -> usize;
-}
-
-/// Reads a file.
-///
-/// # Errors
-/// The reason why it gives no names.
-pub fn parse(path: &Path) -> Result<Arc<dyn Lookup>, String> {
-    let file = std::fs::read(path).map_err(|error| format!("it cannot be read: {error}"))?;
-    let mut table = Vec::new();
-    let built = build(&Sources::of(&file), &Limits::default(), &mut table);
-    match built {
-        Ok(_) => {
-            Table::open(&table).map_err(|error| error.to_string())?;
-        }
-        // A file with code only is sound; it knows no address.
-        Err(Error::NoSymbols) => table.clear(),
-        Err(error) => return Err(error.to_string()),
-    }
-    table.shrink_to_fit();
-    Ok(Arc::new(Built { table }))
-}
-
-/// A table in memory; an empty one for a file without names.
-struct Built {
-    table: Vec<u8>,
-}
-
-impl Lookup for Built {
-    fn frames(&self, svma: u64) -> Vec<Frame> {
-        let table = Table::open(&self.table);
-        let frames = table.and_then(|table| table.frames(svma));
-        frames.unwrap_or_default()
-    }
-
-    fn heap_bytes(&self) -> usize {
-        self.table.len()
-    }
 }
 
 /// A file's state.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::facts::{Facts, Quality, hex, inspect, normal_id};
+use super::parse::{Reader, Unread};
 use super::record::Source;
 
 /// What a sender says of a file before it sends it.
@@ -284,12 +285,12 @@ impl Uploads {
         })
     }
 
-    /// Checks a file that has arrived whole. After any error but [`UploadError::Bad`] the upload is
-    /// gone. Blocks.
+    /// Checks a file that has arrived whole. After [`UploadError::Invalid`] the upload is gone.
+    /// Blocks.
     ///
     /// # Errors
     /// When bytes are missing, or the file is not what was announced.
-    pub fn finish(&self, held: &Held) -> Result<Arrived, UploadError> {
+    pub fn finish(&self, held: &Held, reader: &Reader) -> Result<Arrived, UploadError> {
         let size_bytes = fs::metadata(&held.path)?.len();
         let announced = &held.announced;
         if size_bytes < announced.size_bytes {
@@ -298,8 +299,8 @@ impl Uploads {
                 announced.size_bytes
             )));
         }
-        let checked = check_file(held, size_bytes);
-        if checked.is_err() {
+        let checked = check_file(held, size_bytes, reader);
+        if matches!(checked, Err(UploadError::Invalid(_))) {
             self.close(held);
         }
         checked
@@ -406,7 +407,7 @@ pub fn sha256_of(path: &Path) -> io::Result<String> {
     }
 }
 
-fn check_file(held: &Held, size_bytes: u64) -> Result<Arrived, UploadError> {
+fn check_file(held: &Held, size_bytes: u64, reader: &Reader) -> Result<Arrived, UploadError> {
     let Announced {
         build_id,
         sha256: promised,
@@ -419,8 +420,10 @@ fn check_file(held: &Held, size_bytes: u64) -> Result<Arrived, UploadError> {
             "the file that arrived has the SHA-256 {sha256} and not {promised}; begin again"
         )));
     }
-    let facts = inspect(&held.path)
-        .map_err(|reason| UploadError::Invalid(format!("no debug information: {reason}")))?;
+    let facts = reader.inspect(&held.path).map_err(|unread| match unread {
+        Unread::File(reason) => UploadError::Invalid(format!("no debug information: {reason}")),
+        Unread::Here(reason) => UploadError::Io(io::Error::other(reason)),
+    })?;
     if !facts.has_id(build_id) {
         let ids: Vec<&str> = facts.ids().collect();
         return Err(UploadError::Invalid(format!(

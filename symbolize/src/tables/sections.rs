@@ -49,7 +49,7 @@ impl<'a> Sections<'a> {
             } else {
                 inflate(raw, *left_bytes)
             };
-            let data = data.ok_or(Error::Damaged {
+            let data = data.ok_or(Error::Inflate {
                 offset: section.file.start as u64,
             })?;
             if data.len() as u64 > *left_bytes {
