@@ -27,7 +27,6 @@
 //! | `dwarf` | lines and inlined frames, over addr2line |
 //! | `object` | all of one file |
 //! | `memory` | how much all of it may hold |
-//! | `live` | kallsyms, perf maps, jitdumps: names that no file on disk has |
 //! | `tables` (feature `tables`) | lookup tables of whole files, built once, read from a memory map |
 //!
 //! # Blind spots
@@ -37,7 +36,6 @@
 mod dwarf;
 mod elf;
 mod error;
-pub mod live;
 mod memory;
 mod object;
 mod symbols;

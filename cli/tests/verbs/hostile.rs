@@ -144,16 +144,19 @@ fn forged_files_cost_the_server_a_child_at_most() {
     let files = wait_for("all files are read", PATIENCE, || {
         let files = http::json(port, "/api/v1/debuginfo/files")?;
         let all = files["files"].as_array().ok_or("none")?;
-        let failed = all.iter().filter(|file| !file["failed"].is_null()).count();
-        let read = files["in_memory"]["bytes"].as_u64().unwrap_or(0);
-        let open = all.len() as u64 - failed as u64;
-        // What was not refused is in memory, the good one at least.
-        let held = files["in_memory"]["files"].as_u64().unwrap_or(0);
-        let done = held == open
-            && read > 0
-            && state(&files, "large").is_some_and(|f| !f["failed"].is_null());
+        let sum = |of: &Value| {
+            let counts = of.as_object().into_iter().flatten();
+            counts.filter_map(|(_, n)| n.as_u64()).sum::<u64>()
+        };
+        // Each was read twice: its headers when it came, then its names.
+        let readings = sum(&files["read"]) + sum(&files["unread"]);
+        // A reading is counted before its failure is written down.
+        let written = |name: &&str| state(&files, name).is_some_and(|f| !f["failed"].is_null());
+        let all_written = ["bomb", "size", "large"].iter().all(written);
+        let done = readings == 2 * all.len() as u64 && all_written;
         done.then_some(files.clone()).ok_or(files.to_string())
     });
+    assert!(files["files"].as_array().unwrap().len() >= 4, "{files}");
     let why = |name: &str| {
         let file = state(&files, name).unwrap_or_else(|| panic!("{name}: {files}"));
         file["failed"].as_str().unwrap_or("-").to_owned()

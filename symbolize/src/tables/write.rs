@@ -54,7 +54,7 @@ struct FunctionKey {
 pub(crate) struct Writer<'a, 'w> {
     out: &'w mut dyn Write,
     written_bytes: u64,
-    limit_bytes: u64,
+    limits: &'w Limits,
     names: Vec<&'a [u8]>,
     names_by_bytes: HashMap<&'a [u8], u32>,
     files: Vec<Box<str>>,
@@ -67,11 +67,11 @@ pub(crate) struct Writer<'a, 'w> {
 }
 
 impl<'a, 'w> Writer<'a, 'w> {
-    pub fn new(out: &'w mut dyn Write, limits: &Limits) -> Result<Writer<'a, 'w>, Error> {
+    pub fn new(out: &'w mut dyn Write, limits: &'w Limits) -> Result<Writer<'a, 'w>, Error> {
         let mut writer = Writer {
             out,
             written_bytes: 0,
-            limit_bytes: limits.table_bytes,
+            limits,
             names: Vec::new(),
             names_by_bytes: HashMap::default(),
             files: Vec::new(),
@@ -91,10 +91,10 @@ impl<'a, 'w> Writer<'a, 'w> {
 
     fn flush(&mut self) -> Result<(), Error> {
         self.written_bytes += self.buffer.len() as u64;
-        if self.written_bytes > self.limit_bytes {
+        if self.written_bytes > self.limits.table_bytes {
             return Err(Error::Limit {
                 what: "bytes of the table",
-                limit: self.limit_bytes,
+                limit: self.limits.table_bytes,
             });
         }
         let written = self.out.write_all(&self.buffer);
@@ -303,7 +303,13 @@ impl<'a, 'w> Writer<'a, 'w> {
         );
         let mut ends = Vec::with_capacity(names.len() * 2 + files.len());
         let mut end = 0u64;
+        let mut relieved_at = self.written_bytes;
         for name in &names {
+            // Names are read where they stand, which touches as many bytes of the file as are written.
+            if self.written_bytes - relieved_at > super::RELIEF_BYTES as u64 {
+                relieved_at = self.written_bytes;
+                self.limits.relieve();
+            }
             self.text(name, &mut end, &mut ends)?;
             let readable = super::demangle::readable(name);
             self.text(
