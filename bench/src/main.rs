@@ -11,6 +11,7 @@
 //! | `sdk` | handler, start, report, overhead, accuracy | pprof-rs with its three unwinders |
 //! | `sdk await` | a poll under spans and labels | async-backtrace, tracing |
 //! | `server` | ingest, acknowledgement, bytes, flame graph | Pyroscope, Parca (measured once) |
+//! | `edges` | requests beside 1,000 slow connections | without them |
 //! | `store` | a load from socket to blocks, bytes, questions warm and cold, 100,000 blocks, growth | Pyroscope, Parca (measured once, or running ones by URL) |
 //! | `ui` | the page in headless Chromium (`npm run bench` of `ui/web`) | - |
 //! | `build` | a cold release build of the binary; minutes of work | - |
@@ -21,6 +22,7 @@ mod agent;
 mod agent_walk;
 mod child;
 mod cold_build;
+mod edges;
 mod figure;
 mod generator;
 mod profile;
@@ -58,6 +60,7 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["unwind"] => unwind::run(),
         ["sdk", groups @ ..] => sdk::run(groups),
         ["server"] => server::run(),
+        ["edges"] => edges::run(),
         ["store", words @ ..] => store::run(words),
         ["ui"] => ui::run(),
         ["agent"] => agent::run(),
@@ -67,7 +70,7 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["agent-work", depth] => agent_walk::work(depth),
         ["build"] => cold_build::run(),
         _ => Err("usage: bench profile | unwind | sdk [GROUP…] | server \
-             | store [FOLDER] [--long] [--pyroscope URL] [--parca URL] | ui | agent | build"
+             | edges | store [FOLDER] [--long] [--pyroscope URL] [--parca URL] | ui | agent | build"
             .into()),
     }
 }

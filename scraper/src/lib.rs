@@ -44,7 +44,7 @@ pub use report::{Cause, Counters, Failure, Status, TargetState};
 
 use looping::Shared;
 use pilotlight_profile::Limits;
-use pilotlight_wire::{Authorization, Client, Clock, Retry, Rng, SplitMix, SystemClock};
+use pilotlight_wire::{Authorization, Client, Clock, Retry, Rng, SplitMix, SystemClock, TlsClient};
 use pool::Pool;
 use report::Board;
 use std::sync::Arc;
@@ -118,8 +118,18 @@ impl Scraper {
     /// Outside a tokio runtime with timers and I/O.
     pub fn start(jobs: Vec<ScrapeConfig>, options: Options) -> Handle {
         let counters = Arc::new(Counters::default());
+        let own = |job: &ScrapeConfig| {
+            let own = job.tls != TlsClient::default();
+            own.then(|| {
+                (
+                    job.job_name.clone(),
+                    Client::new().with_tls(job.tls.clone()),
+                )
+            })
+        };
         let shared = Arc::new(Shared {
             client: Client::new(),
+            clients: jobs.iter().filter_map(own).collect(),
             seed: phase::fnv1a(options.hostname.as_bytes()),
             limits: options.limits,
             captures: captures::Captures::default(),

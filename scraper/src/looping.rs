@@ -9,6 +9,7 @@ use crate::report::{Cause, Failure, TargetState, elapsed};
 use crate::target::Target;
 use pilotlight_profile::Limits;
 use pilotlight_wire::{Bytes, Call, Client, Clock, Error, HeaderValue, first_bytes};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -16,6 +17,8 @@ use tokio::sync::Semaphore;
 /// What all loops share.
 pub(crate) struct Shared {
     pub client: Client,
+    /// Of jobs that say how their targets are to be checked, by name.
+    pub clients: BTreeMap<String, Client>,
     pub clock: Arc<dyn Clock>,
     pub seed: u64,
     pub limits: Limits,
@@ -187,7 +190,9 @@ async fn fetch(shared: &Shared, job: &ScrapeConfig, target: &Target) -> Result<B
     if let Some(authorization) = &job.authorization {
         call = call.authorized(authorization)?;
     }
-    Ok(shared.client.send(call).await?.success()?.body)
+    let client = shared.clients.get(&job.job_name);
+    let client = client.unwrap_or(&shared.client);
+    Ok(client.send(call).await?.success()?.body)
 }
 
 async fn checked(shared: &Shared, job: &ScrapeConfig, body: &Bytes) -> Result<Checked, String> {

@@ -110,7 +110,7 @@ fn discovered_labels(
     labels.set_default("job", job.job_name.as_str());
     labels.set_default("__scrape_interval__", format_duration(job.scrape_interval));
     labels.set_default("__scrape_timeout__", format_duration(job.scrape_timeout));
-    labels.set_default("__scheme__", "http");
+    labels.set_default("__scheme__", if job.secure { "https" } else { "http" });
     labels.set_default("__profile_path__", profile.path.as_str());
     labels.set("__profile_name__", profile.name.as_str());
     for (name, values) in &job.params {

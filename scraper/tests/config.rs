@@ -180,12 +180,19 @@ const REFUSED: &[(&str, &[&str])] = &[
     (
         "scrape_configs: [{job_name: a, basic_auth: {username: u}}]",
         &[
-            "scrape_configs[0] (a).basic_auth: of authentication only authorization is supported yet, and no TLS; scrape over loopback or a trusted network",
+            "scrape_configs[0] (a).basic_auth: of authentication only authorization and tls_config are supported yet",
         ],
     ),
     (
-        "scrape_configs: [{job_name: a, scheme: https}]",
-        &["scrape_configs[0] (a).scheme: only http is supported, TLS comes with a later version"],
+        "scrape_configs: [{job_name: a, scheme: ftp}]",
+        &["scrape_configs[0] (a).scheme: \"ftp\" is neither http nor https"],
+    ),
+    (
+        "scrape_configs: [{job_name: a, scheme: https, tls_config: {cert_file: a.pem, min_version: TLS13}}]",
+        &[
+            "scrape_configs[0] (a).tls_config.cert_file: give cert_file and key_file, or neither",
+            "scrape_configs[0] (a).tls_config.min_version: TLS 1.2 and 1.3 are spoken; remove it",
+        ],
     ),
     (
         "scrape_configs: [{job_name: a}, {job_name: a}]",

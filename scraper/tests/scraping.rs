@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)] // helpers outside #[test] functions
 
 mod common;
+#[path = "scraping/secure.rs"]
+mod secure;
 
 use common::{Act, Peer, ok, options, profile, run, until};
 use pilotlight_scraper::{Cause, Config, Handle, ScrapeConfig, Scraper, Status};

@@ -10,6 +10,8 @@ mod detail;
 mod gopprof;
 #[path = "query/live.rs"]
 mod live;
+#[path = "query/pyroscope.rs"]
+mod pyroscope;
 #[path = "query/sources.rs"]
 mod sources;
 

@@ -1,13 +1,15 @@
 //! One request, one deadline, one byte limit.
 
 use crate::error::chain;
+#[cfg(feature = "client-tls")]
+use crate::secure::Secure;
 use crate::{Authorization, Error, Stage, Url, first_bytes};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client as Legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client as Legacy, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -142,7 +144,29 @@ impl Answer {
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Legacy<HttpConnector, Full<Bytes>>,
+    #[cfg(feature = "client-tls")]
+    secure: Secure,
     authorization: Option<Authorization>,
+}
+
+/// A connector as all clients of ours have it.
+pub(crate) fn connector() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(Duration::from_secs(10)));
+    connector
+}
+
+/// A pool over a connector.
+pub(crate) fn pool<C>(connector: C) -> Legacy<C, Full<Bytes>>
+where
+    C: hyper_util::client::legacy::connect::Connect + Clone,
+{
+    Legacy::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_secs(30))
+        .pool_max_idle_per_host(2)
+        .build(connector)
 }
 
 impl Default for Client {
@@ -154,18 +178,21 @@ impl Default for Client {
 impl Client {
     /// Needs no runtime yet; [`Client::send`] needs tokio's.
     pub fn new() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(Duration::from_secs(10)));
-        let inner = Legacy::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(30))
-            .pool_max_idle_per_host(2)
-            .build(connector);
         Self {
-            inner,
+            inner: pool(connector()),
+            #[cfg(feature = "client-tls")]
+            secure: Secure::default(),
             authorization: None,
         }
+    }
+
+    /// Checks servers as `tls` says, instead of by the system's authorities. The files are read at the
+    /// first `https` call, and again when they change.
+    #[cfg(feature = "client-tls")]
+    #[must_use]
+    pub fn with_tls(mut self, tls: crate::TlsClient) -> Self {
+        self.secure = Secure::new(tls);
+        self
     }
 
     /// Shows this with each call: for a client that speaks to one server.
@@ -190,7 +217,7 @@ impl Client {
             after: call.timeout,
             stage,
         };
-        let response = match timeout_at(deadline, self.inner.request(request(&call)?)).await {
+        let response = match timeout_at(deadline, self.request(&call)?).await {
             Err(_) => return Err(late(Stage::Answer)),
             Ok(Err(error)) => {
                 return Err(Error::Connect {
@@ -219,6 +246,26 @@ impl Client {
             headers: head.headers,
             body,
         })
+    }
+}
+
+impl Client {
+    #[cfg(feature = "client-tls")]
+    fn request(&self, call: &Call) -> Result<ResponseFuture, Error> {
+        let request = request(call)?;
+        if !call.url.is_secure() {
+            return Ok(self.inner.request(request));
+        }
+        let pool = self.secure.pool().map_err(|reason| Error::Tls {
+            url: call.url.to_string(),
+            reason,
+        })?;
+        Ok(pool.request(request))
+    }
+
+    #[cfg(not(feature = "client-tls"))]
+    fn request(&self, call: &Call) -> Result<ResponseFuture, Error> {
+        Ok(self.inner.request(request(call)?))
     }
 }
 

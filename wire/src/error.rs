@@ -19,13 +19,21 @@ pub enum Stage {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// TLS is not built yet.
+    /// The program has no TLS.
     #[error(
-        "{url}: https is not supported yet, TLS comes with a later version; use http:// or a local TLS proxy"
+        "{url}: this program was built without TLS; use http:// or a local TLS proxy, or build it with the feature client-tls"
     )]
-    HttpsNotYet {
+    NoTls {
         /// As written.
         url: String,
+    },
+    /// Certificates or keys for TLS cannot be used.
+    #[error("{url}: {reason}")]
+    Tls {
+        /// What was asked for.
+        url: String,
+        /// Which file, and why.
+        reason: String,
     },
     /// Not a URL that we can call.
     #[error("{url:?} is not a usable URL: {reason}; write it as http://host:port/path")]

@@ -15,7 +15,8 @@
 //! - [`Error`]: every failure names the URL, the cause, and what the other side said (Go's `X-Go-Pprof` texts too).
 //! - [`Retry`]: exponential backoff with jitter; [`Clock`] and [`Rng`] are passed in, never global.
 //! - `serve` (feature): the way into a server, within limits, with TLS (feature `tls`).
-//! - [`Url`]: plain `http` only. `https` is refused where the URL is read, not when it is first used.
+//! - [`Url`]: `http`, and `https` with the feature `client-tls`; without it `https` is refused where the URL is read,
+//!   not when it is first used.
 //!
 //! Not here: what a profile is, and which answers are worth another try (the caller knows).
 
@@ -25,6 +26,8 @@ mod clock;
 mod error;
 mod retry;
 mod rng;
+#[cfg(feature = "client-tls")]
+mod secure;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod url;
@@ -37,4 +40,6 @@ pub use error::{Error, Stage, first_bytes};
 pub use http::{HeaderMap, HeaderValue, StatusCode};
 pub use retry::{Attempt, Retry};
 pub use rng::{Rng, SplitMix};
+#[cfg(feature = "client-tls")]
+pub use secure::TlsClient;
 pub use url::{Url, encode_query};

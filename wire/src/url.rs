@@ -1,11 +1,12 @@
-//! The URLs we call: `http://host[:port]/path?query`.
+//! The URLs we call: `http://host[:port]/path?query`, and `https` with the feature `client-tls`.
 
 use crate::Error;
 use std::fmt;
 
-/// A checked `http` URL.
+/// A checked URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Url {
+    secure: bool,
     host: String,
     port: Option<u16>,
     path: String,
@@ -16,7 +17,7 @@ impl Url {
     /// Reads a URL; a missing path becomes `/`.
     ///
     /// # Errors
-    /// [`Error::HttpsNotYet`] for `https`, [`Error::BadUrl`] for anything else that is not plain `http`.
+    /// [`Error::NoTls`] for `https` without the feature `client-tls`, [`Error::BadUrl`] for anything that is neither.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let bad = |reason: &str| Error::BadUrl {
             url: text.to_owned(),
@@ -25,16 +26,19 @@ impl Url {
         let uri: http::Uri = text
             .parse()
             .map_err(|error: http::uri::InvalidUri| bad(&error.to_string()))?;
-        match uri.scheme_str() {
-            Some("http") => {}
+        let secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") if cfg!(feature = "client-tls") => true,
             Some("https") => {
-                return Err(Error::HttpsNotYet {
+                return Err(Error::NoTls {
                     url: text.to_owned(),
                 });
             }
-            Some(other) => return Err(bad(&format!("scheme {other:?}: only http is supported"))),
-            None => return Err(bad("it must begin with http://")),
-        }
+            Some(other) => {
+                return Err(bad(&format!("scheme {other:?} is neither http nor https")));
+            }
+            None => return Err(bad("it must begin with http:// or https://")),
+        };
         let authority = uri.authority().ok_or_else(|| bad("it has no host"))?;
         if authority.as_str().contains('@') {
             return Err(bad("user and password in a URL are not supported yet"));
@@ -46,6 +50,7 @@ impl Url {
             return Err(bad("the port must be a number from 0 to 65535"));
         }
         Ok(Self {
+            secure,
             host: authority.host().to_ascii_lowercase(),
             port: authority.port_u16(),
             path: uri.path().to_owned(),
@@ -74,7 +79,12 @@ impl Url {
 
     /// The port that is connected to.
     pub fn port(&self) -> u16 {
-        self.port.unwrap_or(80)
+        self.port.unwrap_or(if self.secure { 443 } else { 80 })
+    }
+
+    /// Whether it is `https`.
+    pub fn is_secure(&self) -> bool {
+        self.secure
     }
 
     /// The process behind the URL: host and port, `localhost` read as 127.0.0.1.
@@ -111,7 +121,8 @@ impl Url {
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.host)?;
+        let scheme = if self.secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.host)?;
         if let Some(port) = self.port {
             write!(f, ":{port}")?;
         }
@@ -154,13 +165,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn https_is_refused_when_the_url_is_read() {
-        let error = Url::parse("https://example.com/x").unwrap_err();
-        assert!(matches!(error, Error::HttpsNotYet { .. }));
-        assert!(
-            error.to_string().contains("TLS comes with a later version"),
-            "{error}"
-        );
+    fn https_is_read_where_there_is_tls_and_refused_where_there_is_none() {
+        let read = Url::parse("https://Example.com/x?y=1");
+        assert_eq!(read.is_ok(), cfg!(feature = "client-tls"));
+        match read {
+            Ok(url) => {
+                assert!(url.is_secure());
+                assert_eq!(url.to_string(), "https://example.com/x?y=1");
+                assert_eq!(url.address(), "example.com:443");
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::NoTls { .. }));
+                assert!(error.to_string().contains("without TLS"), "{error}");
+            }
+        }
     }
 
     #[test]

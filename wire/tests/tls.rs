@@ -182,3 +182,83 @@ fn what_is_wrong_with_the_files_is_said() {
     let error = Tls::open(empty).unwrap_err().to_string();
     assert!(error.contains("CERTIFICATE"), "{error}");
 }
+
+#[cfg(feature = "client-tls")]
+mod client {
+    use super::*;
+    use pilotlight_wire::{Call, Client, Error, TlsClient, Url};
+
+    async fn asked(address: SocketAddr, tls: TlsClient) -> Result<Vec<u8>, Error> {
+        let url = Url::parse(&format!("https://127.0.0.1:{}/", address.port())).unwrap();
+        let client = Client::new().with_tls(tls);
+        let answer = client.send(Call::get(url.clone())).await?.success()?;
+        // The second call uses the connection of the first.
+        assert_eq!(client.send(Call::get(url)).await?.body, answer.body);
+        Ok(answer.body.to_vec())
+    }
+
+    fn trusting(authority: &str) -> TlsClient {
+        TlsClient {
+            ca_file: Some(fixture(authority)),
+            ..TlsClient::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_checks_the_server_and_shows_who_it_is() {
+        let address = server(Tls::open(files("first")).unwrap()).await;
+        assert_eq!(
+            asked(address, trusting("authority.pem")).await.unwrap(),
+            b"0"
+        );
+        let shows = TlsClient {
+            cert_file: Some(fixture("client.pem")),
+            key_file: Some(fixture("client.key")),
+            ..trusting("authority.pem")
+        };
+        let length = certificate("client.pem").len().to_string();
+        assert_eq!(asked(address, shows).await.unwrap(), length.as_bytes());
+
+        let named = |name: &str| TlsClient {
+            server_name: Some(name.to_owned()),
+            ..trusting("authority.pem")
+        };
+        assert_eq!(asked(address, named("localhost")).await.unwrap(), b"0");
+        let error = asked(address, named("elsewhere.example"))
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("not valid for name"), "{error}");
+
+        let error = asked(address, trusting("second.pem")).await.unwrap_err();
+        assert!(error.to_string().contains("certificate"), "{error}");
+        let trusts_all = TlsClient {
+            insecure_skip_verify: true,
+            ..trusting("second.pem")
+        };
+        assert_eq!(asked(address, trusts_all).await.unwrap(), b"0");
+    }
+
+    #[tokio::test]
+    async fn files_that_cannot_be_used_are_named() {
+        let address = server(Tls::open(files("first")).unwrap()).await;
+        let half = TlsClient {
+            cert_file: Some(fixture("client.pem")),
+            ..trusting("authority.pem")
+        };
+        let other = TlsClient {
+            key_file: Some(fixture("second.key")),
+            ..half.clone()
+        };
+        let cases = [
+            (trusting("missing.pem"), "missing.pem"),
+            (trusting("first.key"), "first.key holds no CERTIFICATE"),
+            (half, "must be given together"),
+            (other, "do not fit"),
+        ];
+        for (tls, text) in cases {
+            let error = asked(address, tls).await.unwrap_err();
+            assert!(matches!(error, Error::Tls { .. }), "{error:?}");
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use super::duration::format_duration;
 use super::reader::{Problems, Section, scalar, texts};
 use crate::Labels;
-use pilotlight_wire::Authorization;
+use pilotlight_wire::{Authorization, TlsClient};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,10 @@ pub struct ScrapeConfig {
     pub target_limit: u64,
     /// What each target is shown.
     pub authorization: Option<Authorization>,
+    /// Targets speak TLS, unless their own `__scheme__` says otherwise.
+    pub secure: bool,
+    /// How they are checked then.
+    pub tls: TlsClient,
     /// Targets in the file itself.
     pub static_configs: Vec<Group>,
     /// Targets in files of their own, followed while running.
@@ -128,6 +132,8 @@ impl ScrapeConfig {
             file_sd_configs: Vec::new(),
             profiles: vec![cpu(INTERVAL)],
             authorization: None,
+            secure: false,
+            tls: TlsClient::default(),
             first_captures: None,
         }
     }
@@ -192,11 +198,9 @@ pub(super) fn read_job(
         job.rename(format!("{} ({job_name})", job.place()));
     }
     let (scrape_interval, scrape_timeout) = read_times(&mut job, defaults);
-    if job.text("scheme").is_some_and(|scheme| scheme != "http") {
-        job.problem(
-            "scheme",
-            "only http is supported, TLS comes with a later version",
-        );
+    let scheme = job.text("scheme").unwrap_or_else(|| "http".to_owned());
+    if !matches!(&*scheme, "http" | "https") {
+        job.problem("scheme", format!("{scheme:?} is neither http nor https"));
     }
     if job.text("metrics_path").is_some() {
         warnings.push(format!(
@@ -213,6 +217,8 @@ pub(super) fn read_job(
         label_value_length_limit: job.number("label_value_length_limit").unwrap_or(0),
         target_limit: job.number("target_limit").unwrap_or(0),
         authorization: read_authorization(&mut job, folder),
+        secure: scheme == "https",
+        tls: read_tls(&mut job, folder),
         static_configs: read_groups(&mut job),
         file_sd_configs: read_file_sd(&mut job, folder),
         profiles: read_profiling(&mut job, scrape_interval),
@@ -244,6 +250,34 @@ fn read_authorization(job: &mut Section, folder: &Path) -> Option<Authorization>
     };
     section.finish(|_| None);
     authorization
+}
+
+fn read_tls(job: &mut Section, folder: &Path) -> TlsClient {
+    let problems = job.problems();
+    let Some(value) = job.value("tls_config") else {
+        return TlsClient::default();
+    };
+    let mut section = Section::new(format!("{}.tls_config", job.place()), value, problems);
+    let mut file = |key| section.text(key).map(|file| folder.join(file));
+    let (ca_file, cert_file, key_file) = (file("ca_file"), file("cert_file"), file("key_file"));
+    if cert_file.is_some() != key_file.is_some() {
+        section.problem("cert_file", "give cert_file and key_file, or neither");
+    }
+    let tls = TlsClient {
+        ca_file,
+        cert_file,
+        key_file,
+        server_name: section.text("server_name"),
+        insecure_skip_verify: section.truth("insecure_skip_verify").unwrap_or(false),
+    };
+    section.finish(|key| match key {
+        "ca" | "cert" | "key" => {
+            Some("write it to a file and name that: ca_file, cert_file, key_file".to_owned())
+        }
+        "min_version" | "max_version" => Some("TLS 1.2 and 1.3 are spoken; remove it".to_owned()),
+        _ => None,
+    });
+    tls
 }
 
 fn read_times(job: &mut Section, defaults: &Defaults) -> (Duration, Duration) {
@@ -473,8 +507,8 @@ fn later_job(key: &str) -> Option<String> {
             "relabelling of targets is not supported yet; set labels in static_configs"
         }
         "metric_relabel_configs" => "relabelling of series is not supported yet; remove it",
-        "basic_auth" | "oauth2" | "tls_config" | "http_headers" => {
-            "of authentication only authorization is supported yet, and no TLS; scrape over loopback or a trusted network"
+        "basic_auth" | "oauth2" | "http_headers" => {
+            "of authentication only authorization and tls_config are supported yet"
         }
         "proxy_url" | "no_proxy" | "proxy_from_environment" | "proxy_connect_header" => {
             "proxies are not supported yet"

@@ -4,7 +4,7 @@
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
-use super::super::pyroscope::proto::{LabelPair, base64};
+pub use super::super::pyroscope::proto::{Empty, Labels as LabelSet, RawSample};
 
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -23,21 +23,6 @@ pub struct RawSeries {
     pub labels: Option<LabelSet>,
     #[prost(message, repeated, tag = "2")]
     pub samples: Vec<RawSample>,
-}
-
-#[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct LabelSet {
-    #[prost(message, repeated, tag = "1")]
-    pub labels: Vec<LabelPair>,
-}
-
-#[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct RawSample {
-    #[prost(bytes = "vec", tag = "1")]
-    #[serde(with = "base64")]
-    pub raw_profile: Vec<u8>,
 }
 
 /// `ShouldInitiateUploadRequest`.
@@ -119,10 +104,6 @@ pub struct Upload {
     #[prost(string, tag = "2")]
     pub upload_id: String,
 }
-
-#[derive(Clone, Copy, PartialEq, Message, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Empty {}
 
 /// `UploadRequest`: first the upload, then bytes.
 #[derive(Clone, PartialEq, Message)]

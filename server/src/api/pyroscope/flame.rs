@@ -3,6 +3,7 @@
 
 use super::proto::{FlameGraph, FlameGraphDiff, Level};
 use crate::query::tree::Tree;
+use crate::segment::wire::put_uint;
 
 const ROOT: &str = "total";
 /// What Pyroscope calls the children that were cut.
@@ -102,6 +103,31 @@ pub fn single(tree: &Tree) -> FlameGraph {
     }
 }
 
+/// Pyroscope's binary tree, as `/ingest?format=tree` takes it.
+pub fn tree_bytes(tree: &Tree) -> Vec<u8> {
+    let mut children = vec![0_u64; tree.depth.len()];
+    let mut open: Vec<usize> = Vec::new();
+    for (at, &depth) in tree.depth.iter().enumerate() {
+        open.truncate(depth as usize);
+        if let Some(&parent) = open.last() {
+            children[parent] += 1;
+        }
+        open.push(at);
+    }
+    let mut out = Vec::new();
+    for (at, &children) in children.iter().enumerate() {
+        let name = match tree.names[tree.name[at] as usize].as_str() {
+            "(other)" => OTHER,
+            name => name,
+        };
+        put_uint(&mut out, name.len() as u64);
+        out.extend_from_slice(name.as_bytes());
+        put_uint(&mut out, tree.self_value[at].max(0) as u64);
+        put_uint(&mut out, children);
+    }
+    out
+}
+
 /// Two selections: `left` is the base.
 pub fn double(tree: &Tree) -> FlameGraphDiff {
     let left = totals(tree, &tree.base_self);
@@ -169,6 +195,14 @@ mod tests {
                 vec![0, 5, 2, 2, 0, 4, 4, 4],
                 vec![0, 3, 3, 3],
             ]
+        );
+    }
+
+    #[test]
+    fn bytes_of_a_tree_say_name_value_and_children() {
+        assert_eq!(
+            tree_bytes(&tree(false)),
+            b"\x00\x00\x01\x04main\x01\x02\x01a\x02\x01\x01c\x03\x00\x01b\x04\x00"
         );
     }
 

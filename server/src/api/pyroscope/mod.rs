@@ -10,6 +10,7 @@ pub mod push;
 mod querier;
 mod render;
 mod select;
+mod spans;
 
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub fn router() -> Router<Arc<App>> {
         .route(&querier("Series"), post(querier::series))
         .route(&querier("SelectMergeStacktraces"), post(querier::merge))
         .route(&querier("SelectMergeProfile"), post(querier::profile))
+        .route(&querier("SelectMergeSpanProfile"), post(spans::merge))
+        .route(&querier("SelectHeatmap"), post(spans::heatmap))
         .route(&querier("SelectSeries"), post(querier::select_series))
         .route(&querier("Diff"), post(querier::diff))
         .route(&querier("GetProfileStats"), post(querier::stats))

@@ -162,13 +162,40 @@ pub struct MergeRequest {
     #[prost(int64, optional, tag = "5")]
     #[serde(with = "int64_optional")]
     pub max_nodes: Option<i64>,
+    /// 2 is `PROFILE_FORMAT_TREE`.
+    #[prost(int32, tag = "6")]
+    #[serde(deserialize_with = "format")]
+    pub format: i32,
+    #[prost(message, optional, tag = "7")]
+    pub stack_trace_selector: Option<StackTraceSelector>,
+    #[prost(string, repeated, tag = "8")]
+    pub profile_id_selector: Vec<String>,
+}
+
+/// Which stacks count; see `select::refuse`.
+#[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StackTraceSelector {
+    #[prost(message, repeated, tag = "1")]
+    pub call_site: Vec<CallSite>,
+}
+
+#[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CallSite {
+    #[prost(string, tag = "1")]
+    pub name: String,
 }
 
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MergeResponse {
     #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub flamegraph: Option<FlameGraph>,
+    #[prost(bytes = "vec", tag = "2")]
+    #[serde(with = "base64", skip_serializing_if = "Vec::is_empty")]
+    pub tree: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
@@ -250,6 +277,8 @@ pub struct SelectSeriesRequest {
     /// Seconds.
     #[prost(double, tag = "6")]
     pub step: f64,
+    #[prost(message, optional, tag = "8")]
+    pub stack_trace_selector: Option<StackTraceSelector>,
     #[prost(int64, optional, tag = "9")]
     #[serde(with = "int64_optional")]
     pub limit: Option<i64>,
@@ -295,7 +324,7 @@ pub struct ProfileStats {
     pub newest_profile_time: i64,
 }
 
-mod int64 {
+pub mod int64 {
     use serde::{Deserialize, Deserializer, Serializer};
 
     #[derive(Deserialize)]
@@ -323,7 +352,7 @@ mod int64 {
     }
 }
 
-mod int64_optional {
+pub mod int64_optional {
     use super::int64::Either;
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -353,6 +382,21 @@ mod int64_list {
         let values = Vec::<Either>::deserialize(from)?;
         values.into_iter().map(Either::number).collect()
     }
+}
+
+/// `ProfileFormat` by name or number.
+pub fn format<'de, D: serde::Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(i32),
+        Name(String),
+    }
+    Ok(match Either::deserialize(from)? {
+        Either::Number(number) => number,
+        Either::Name(name) if name == "PROFILE_FORMAT_TREE" => 2,
+        Either::Name(_) => 1,
+    })
 }
 
 /// Bytes in the JSON form.

@@ -22,7 +22,7 @@ use crate::query::engine::{Cancel, Selection};
 /// Nodes where the request does not say.
 const DEFAULT_NODES: i64 = 8192;
 
-async fn answer<I: Wire, O: Wire>(
+pub(super) async fn answer<I: Wire, O: Wire>(
     app: Arc<App>,
     request: Request,
     work: impl FnOnce(&App, &Cancel, I) -> Result<O, ApiError> + Send + 'static,
@@ -165,7 +165,7 @@ pub async fn series(State(app): State<Arc<App>>, request: Request) -> Response {
     .await
 }
 
-fn pairs(labels: impl IntoIterator<Item = (String, String)>) -> Vec<LabelPair> {
+pub(super) fn pairs(labels: impl IntoIterator<Item = (String, String)>) -> Vec<LabelPair> {
     labels
         .into_iter()
         .map(|(name, value)| LabelPair { name, value })
@@ -182,13 +182,33 @@ fn max_nodes(request: &MergeRequest) -> usize {
 /// The flame graph of a selection.
 pub async fn merge(State(app): State<Arc<App>>, request: Request) -> Response {
     answer(app, request, |app, cancel, input: MergeRequest| {
-        let (names, _) = merged(app, &select::selection(&input)?, cancel)?;
-        let tree = names.finish(max_nodes(&input));
-        Ok(MergeResponse {
-            flamegraph: Some(flame::single(&tree)),
-        })
+        merge_response(app, cancel, &select::selection(&input)?, &input)
     })
     .await
+}
+
+/// `PROFILE_FORMAT_TREE`.
+const TREE: i32 = 2;
+
+/// A selection in the form that the request wants.
+pub fn merge_response(
+    app: &App,
+    cancel: &Cancel,
+    selection: &Selection,
+    input: &MergeRequest,
+) -> Result<MergeResponse, ApiError> {
+    let (names, _) = merged(app, selection, cancel)?;
+    let tree = names.finish(max_nodes(input));
+    Ok(match input.format {
+        TREE => MergeResponse {
+            flamegraph: None,
+            tree: flame::tree_bytes(&tree),
+        },
+        _ => MergeResponse {
+            flamegraph: Some(flame::single(&tree)),
+            tree: Vec::new(),
+        },
+    })
 }
 
 /// The selection as pprof: the bytes of a `google.v1.Profile`.
@@ -240,7 +260,8 @@ pub async fn select_series(State(app): State<Arc<App>>, request: Request) -> Res
             label_selector: input.label_selector,
             start: input.start,
             end: input.end,
-            max_nodes: None,
+            stack_trace_selector: input.stack_trace_selector,
+            ..MergeRequest::default()
         })?;
         let step_ns = (input.step * 1e9) as i64;
         if step_ns <= 0 {

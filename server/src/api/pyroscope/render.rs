@@ -39,12 +39,14 @@ fn selection(
     if from_ns > until_ns {
         return Err(ApiError::bad(format!("{from} is after {until}")));
     }
+    let spans = params.get("spanSelector").unwrap_or("");
+    let spans: Vec<&str> = spans.split(',').filter(|span| !span.is_empty()).collect();
     Ok(Selection {
         type_id,
         selector,
         from_ns,
         until_ns: until_ns.saturating_add(1),
-        sample_labels: None,
+        sample_labels: select::spans(&spans)?,
     })
 }
 

@@ -3,6 +3,7 @@
 use super::super::ApiError;
 use super::proto::MergeRequest;
 use crate::query::engine::Selection;
+use crate::query::sample_labels::SampleLabels;
 use crate::query::selector::Selector;
 
 /// Milliseconds, both ends inclusive; 0 and 0 mean everything.
@@ -42,8 +43,25 @@ pub fn matchers(texts: &[String]) -> Result<Matched, ApiError> {
     Ok(all)
 }
 
+/// A filter that is not known here must not be left out in silence: the answer would be too large.
+fn refuse(request: &MergeRequest) -> Result<(), ApiError> {
+    let stacks = request.stack_trace_selector.as_ref();
+    if stacks.is_some_and(|stacks| !stacks.call_site.is_empty()) {
+        return Err(ApiError::bad(
+            "stack_trace_selector is not supported here; leave it out and zoom in the flame graph",
+        ));
+    }
+    if !request.profile_id_selector.is_empty() {
+        return Err(ApiError::bad(
+            "profile_id_selector is not supported here; select by labels and time",
+        ));
+    }
+    Ok(())
+}
+
 /// What a merge asks for.
 pub fn selection(request: &MergeRequest) -> Result<Selection, ApiError> {
+    refuse(request)?;
     let matched = selector(&request.label_selector)?;
     let (from_ns, until_ns) = window(request.start, request.end);
     let wanted = match (&request.profile_type_id[..], matched.type_id) {
@@ -64,6 +82,22 @@ pub fn selection(request: &MergeRequest) -> Result<Selection, ApiError> {
         until_ns,
         sample_labels: None,
     })
+}
+
+/// Samples of these spans; all samples when none is named.
+pub fn spans<S: AsRef<str>>(ids: &[S]) -> Result<Option<SampleLabels>, ApiError> {
+    let hex = |id: &str| id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let ids = ids.iter().map(AsRef::as_ref);
+    if let Some(bad) = ids.clone().find(|id| !hex(id)) {
+        let message = format!("span {bad:?} is not 16 hex digits, such as 00f067aa0ba902b7");
+        return Err(ApiError::bad(message));
+    }
+    let either: Vec<String> = ids.map(str::to_ascii_lowercase).collect();
+    if either.is_empty() {
+        return Ok(None);
+    }
+    let text = format!("{{span_id=~\"{}\"}}", either.join("|"));
+    Ok(Some(SampleLabels(selector(&text)?.selector)))
 }
 
 /// `type{selector}`, as `render` takes it.
