@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,9 +49,13 @@ fn row(rows: &[(String, i64, i64)], stack: &str) -> (i64, i64) {
 
 const MS: i64 = 1_000_000;
 
+/// Requests that have their price.
+static ARRIVED: AtomicU32 = AtomicU32::new(0);
+
 #[span]
 async fn request(stock: Arc<Semaphore>) -> Result<u32, String> {
     let price = price(7).await?;
+    ARRIVED.fetch_add(1, Ordering::SeqCst);
     let _permit = stock
         .acquire()
         .span("stock")
@@ -74,7 +79,11 @@ fn each_logical_stack_shows_how_long_its_requests_wait() {
         let requests: Vec<_> = (0..20)
             .map(|_| tokio::spawn(request(Arc::clone(&stock))))
             .collect();
-        sleep(Duration::from_millis(170)).await;
+        // A busy machine, or an emulator, gives the requests their turns late.
+        while ARRIVED.load(Ordering::SeqCst) < 20 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        sleep(Duration::from_millis(200)).await;
         stock.add_permits(20);
         for request in requests {
             assert_eq!(request.await.unwrap(), Ok(21));
@@ -88,7 +97,7 @@ fn each_logical_stack_shows_how_long_its_requests_wait() {
         let (waits, stock_ns) = row(&rows, "request;stock");
         assert_eq!(waits, 20);
         // What passes inside a poll is no wait.
-        assert!(price_ns + stock_ns >= 20 * 170 * MS * 95 / 100, "{rows:?}");
+        assert!(stock_ns >= 20 * 200 * MS * 9 / 10, "{rows:?}");
         assert!(price_ns + stock_ns <= 20 * most, "{rows:?} in {most}");
         assert!(
             rows.iter().all(|row| row.0 != "request"),
