@@ -1,13 +1,17 @@
-//! `pilotlight doctor`: permissions of the agent on this host.
+//! `pilotlight doctor`: permissions of the agent on this host, and the runtimes that there are.
 
 use crate::fail::Failure;
 use crate::text;
 use pilotlight_host_agent::doctor::{Check, checks};
+use pilotlight_host_agent::runtimes::{Seen, survey};
 
 pub fn run() -> Result<(), Failure> {
     let checks = checks();
     for line in checks.iter().flat_map(lines) {
         text::data(&line);
+    }
+    for runtime in survey() {
+        text::data(&of_runtime(&runtime));
     }
     let missing = checks.iter().filter(|check| !check.granted).count();
     text::news(&match missing {
@@ -18,6 +22,19 @@ pub fn run() -> Result<(), Failure> {
         ),
     });
     Ok(())
+}
+
+fn of_runtime(seen: &Seen) -> String {
+    let state = if seen.supported { "ok     " } else { "missing" };
+    let processes = if seen.processes == 1 {
+        "process"
+    } else {
+        "processes"
+    };
+    format!(
+        "{state}  scripts of {}  ({} {processes}): {}",
+        seen.runtime, seen.processes, seen.scripts
+    )
 }
 
 fn lines(check: &Check) -> Vec<String> {

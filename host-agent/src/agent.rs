@@ -230,6 +230,9 @@ impl Work {
         counters
             .left_to_sdk
             .fetch_add(exports.left_to_sdk, Ordering::Relaxed);
+        counters
+            .shallow_samples
+            .fetch_add(exports.shallow, Ordering::Relaxed);
         counters.cut_samples.fetch_add(sum(true), Ordering::Relaxed);
         let lost = batch.losses.total() + exports.unknown;
         counters.lost_samples.fetch_add(lost, Ordering::Relaxed);

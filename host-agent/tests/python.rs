@@ -4,7 +4,7 @@
 
 use pilotlight_host_agent::bpf::BpfSampler;
 use pilotlight_host_agent::process::Processes;
-use pilotlight_host_agent::runtimes::is_frame;
+use pilotlight_host_agent::runtimes::{find, is_frame, survey};
 use pilotlight_host_agent::{Sample, Sampler, SamplerOptions};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -312,4 +312,27 @@ fn each_thread_has_its_own_frames() {
             taken.stacks
         );
     }
+}
+
+#[test]
+fn runtimes_are_known_by_what_they_export_and_the_survey_says_what_is_seen_of_them() {
+    // A name that says nothing.
+    let name = std::env::temp_dir().join(format!("pilotlight-unnamed-{}", std::process::id()));
+    std::fs::copy("/usr/bin/perl", &name).unwrap();
+    let mut perl = Command::new(&name);
+    let perl = perl.args(["-e", "$| = 1; print \"ready\\n\"; sleep 1000"]);
+    let mut child = perl.stdout(Stdio::piped()).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let mut running = Running { child, out };
+    assert_eq!(running.line(), "ready\n");
+    let seen = survey();
+    let _ = std::fs::remove_file(name);
+    println!("{seen:?}");
+    let perl = seen.iter().find(|seen| seen.runtime == "Perl").unwrap();
+    assert!(perl.processes >= 1 && !perl.supported, "{perl:?}");
+    assert!(perl.scripts.contains("not seen"), "{perl:?}");
+    let file = std::fs::File::open("/usr/bin/python3").unwrap();
+    let found = find(&file).unwrap();
+    assert!(found.to_string().starts_with("CPython 3."), "{found}");
+    assert_eq!(found.is_walked(), is_known(Path::new("/usr/bin/python3")));
 }

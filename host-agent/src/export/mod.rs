@@ -50,6 +50,8 @@ pub(crate) struct Exports {
     pub unknown: u64,
     /// Samples on the CPU of processes that take samples of themselves.
     pub left_to_sdk: u64,
+    /// Samples in the code of an interpreter whose scripts are not seen.
+    pub shallow: u64,
 }
 
 /// How profiles are made.
@@ -100,7 +102,8 @@ impl Exporter {
                 exports.left_to_sdk += count;
                 continue;
             }
-            let export = self.export(&process, &context, on_cpu, &samples, batch);
+            let (export, shallow) = self.export(&process, &context, on_cpu, &samples, batch);
+            exports.shallow += shallow;
             exports.profiles.push(export);
         }
         let processes = &self.processes;
@@ -134,7 +137,7 @@ impl Exporter {
         on_cpu: bool,
         samples: &[&Sample],
         batch: &Batch,
-    ) -> Export {
+    ) -> (Export, u64) {
         self.refresh_jit(process, samples);
         let addresses = samples
             .iter()
@@ -157,11 +160,13 @@ impl Exporter {
         let mut labels = Labels::of(process);
         labels.set("host", self.host.as_str());
         labels.say(context);
-        Export {
+        let shallow = builder.shallow();
+        let export = Export {
             labels,
             name: if on_cpu { "process_cpu" } else { "offcpu" },
             profile: builder.finish(),
-        }
+        };
+        (export, shallow)
     }
 
     /// Only processes that ran code without a file have names to be read.

@@ -3,7 +3,7 @@
 use crate::files::Files;
 use crate::names::{JitNames, Kallsyms, function};
 use crate::process::{self, Process};
-use crate::runtimes::{Runtimes, is_frame};
+use crate::runtimes::{Hiding, Runtimes, hiding, is_frame};
 use crate::{Sample, Why};
 use pilotlight_profile::{
     FunctionId, Label, LabelValue, LocationId, Mapping, MappingId, Profile, ProfileBuilder, StrId,
@@ -36,6 +36,9 @@ pub(super) struct Builder<'a> {
     kernel: Option<MappingId>,
     thread: StrId,
     wait: StrId,
+    hidden: StrId,
+    hiding: Vec<(Hiding, StrId)>,
+    shallow: u64,
 }
 
 impl<'a> Builder<'a> {
@@ -44,7 +47,14 @@ impl<'a> Builder<'a> {
         builder.sample_type("samples", "count");
         builder.sample_type(kind, "nanoseconds");
         builder.period(kind, "nanoseconds", period_ns as i64);
-        let (thread, wait) = (builder.string(b"thread"), builder.string(b"wait"));
+        let [thread, wait, hidden] =
+            ["thread", "wait", "scripts_not_seen"].map(|key| builder.string(key.as_bytes()));
+        let hiding = hiding(process, names.files);
+        let named = |hiding: Hiding| {
+            let runtime = builder.string(hiding.runtime.as_bytes());
+            (hiding, runtime)
+        };
+        let hiding = hiding.into_iter().map(named).collect();
         let mut this = Builder {
             process,
             names,
@@ -53,6 +63,9 @@ impl<'a> Builder<'a> {
             kernel: None,
             thread,
             wait,
+            hidden,
+            hiding,
+            shallow: 0,
         };
         // The first mapping counts as the program's.
         if let Some(program) = process.mappings.iter().find(|m| *m.path == *process.exe) {
@@ -93,9 +106,30 @@ impl<'a> Builder<'a> {
                 value,
             });
         }
+        if let Some(runtime) = self.hides(sample) {
+            let value = LabelValue::Str(runtime);
+            let key = self.hidden;
+            labels.push(Label { key, value });
+            self.shallow += sample.count;
+        }
         let labels = self.builder.label_set(&labels);
         let values = [sample.count as i64, sample.weight_ns as i64];
         self.builder.sample(stack, labels, &values);
+    }
+
+    /// The interpreter in whose code the sample is, when its scripts are not in it.
+    fn hides(&self, sample: &Sample) -> Option<StrId> {
+        if sample.user.iter().any(|&word| is_frame(word)) {
+            return None;
+        }
+        let holds = |hiding: &Hiding| sample.user.iter().any(|&address| hiding.holds(address));
+        let found = self.hiding.iter().find(|(hiding, _)| holds(hiding));
+        found.map(|(_, runtime)| *runtime)
+    }
+
+    /// Samples in the code of an interpreter whose scripts are not seen.
+    pub fn shallow(&self) -> u64 {
+        self.shallow
     }
 
     fn kernel(&mut self, address: u64) -> LocationId {

@@ -20,6 +20,8 @@ pub struct Counters {
     pub samples: AtomicU64,
     /// Samples whose stack ended before its root.
     pub cut_samples: AtomicU64,
+    /// Samples in the code of an interpreter whose scripts are not seen.
+    pub shallow_samples: AtomicU64,
     /// Samples that were lost, for all reasons.
     pub lost_samples: AtomicU64,
     /// CPU samples of processes that take samples of themselves: left to them.

@@ -90,6 +90,7 @@ impl std::fmt::Display for Found {
         write!(f, "{}", self.known.name)?;
         match self.version {
             Some((major, minor)) => write!(f, " {major}.{minor}"),
+            None if self.known.support == Support::Walked => write!(f, " before 3.11"),
             None => Ok(()),
         }
     }

@@ -12,6 +12,7 @@
 //! | `python` | CPython: its structures, code objects and texts |
 //! | `offsets` | where things are in them, by version; made by `python-offsets.sh` |
 //! | `lines` | from an instruction to its line |
+//! | `survey` | which runtimes there are on this host |
 //! | `frames` | the frames of one process, by number |
 
 mod frames;
@@ -20,19 +21,22 @@ mod lines;
 mod memory;
 mod offsets;
 mod python;
+mod survey;
 mod symbols;
 
 pub use frames::{Frame, Function};
 pub use known::{Found, Known, Support, find};
 pub use lines::line_of;
 pub use python::Python;
+pub(crate) use survey::{Hiding, hiding};
+pub use survey::{Seen, survey};
 
 use crate::files::Files;
 use crate::process::{Process, ProcessId};
 use frames::Frames;
 use pilotlight_agent_bpf::Runtime;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The interpreters of all processes. Shared by threads.
 #[derive(Debug, Default)]
@@ -82,15 +86,4 @@ impl Runtimes {
 /// An element of [`crate::Sample::user`] is the number of an interpreter's frame, not an address.
 pub fn is_frame(word: u64) -> bool {
     word >> 56 == frames::NUMBER >> 56
-}
-
-/// Interpreters in the code of `process`, with the mappings of their files.
-pub fn of_process<'a>(
-    process: &'a Process,
-    files: &'a Files,
-) -> impl Iterator<Item = (&'a crate::process::Mapping, Arc<crate::files::File>)> {
-    process.mappings.iter().filter_map(move |mapping| {
-        let file = files.of(process.id.pid, mapping)?;
-        file.runtime.is_some().then_some((mapping, file))
-    })
 }
