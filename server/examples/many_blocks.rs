@@ -1,6 +1,10 @@
-//! A data folder with many small blocks, for measuring a start: `many_blocks DATA_DIR COUNT`.
+//! A data folder for measuring a start: `many_blocks DATA_DIR COUNT` makes so many small blocks,
+//! `many_blocks DATA_DIR BYTES FOLDER` copies the blocks of a data folder until they have so many bytes.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use pilotlight_profile::{LabelSetId, Profile, ProfileBuilder};
 use pilotlight_server::block::{self, Files, Layout};
@@ -17,6 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count: i64 = args.next().ok_or("how many?")?.parse()?;
     let blocks = folder.join("blocks");
     fs::create_dir_all(&blocks)?;
+    if let Some(from) = args.next() {
+        return copies(&PathBuf::from(from).join("blocks"), &blocks, count as u64);
+    }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     let now_ns = now.as_nanos() as i64;
     let made = block::from_parts(parts(now_ns), &Layout::default(), 0)?;
@@ -47,6 +54,37 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     fs::remove_file(first.with_extension("samples"))?;
     fs::remove_file(first.with_extension("symbols"))?;
+    Ok(())
+}
+
+/// Copies blocks of the lowest levels as ones of the last, which are not merged any more.
+fn copies(from: &Path, to: &Path, bytes: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let mut manifests = Vec::new();
+    for entry in fs::read_dir(from)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.ends_with(block::MANIFEST) {
+            manifests.push(name);
+        }
+    }
+    manifests.sort();
+    let mut written = 0;
+    for n in 0.. {
+        let name = manifests.get(n % manifests.len().max(1));
+        let name = name.ok_or("there are no blocks to copy")?;
+        let (mut header, files) = block::decode_manifest(&fs::read(from.join(name))?)?;
+        header.level = 4;
+        header.replaces.clear();
+        let copy = block::file_name(header.created_ns, 4, n as u64);
+        for end in [block::SAMPLES, block::SYMBOLS] {
+            let (old, new) = (block::sibling(name, end), block::sibling(&copy, end));
+            written += fs::copy(from.join(old), to.join(new))?;
+        }
+        fs::write(to.join(&copy), block::encode_manifest(&header, &files))?;
+        if written >= bytes {
+            println!("{} blocks, {written} bytes", n + 1);
+            return Ok(());
+        }
+    }
     Ok(())
 }
 

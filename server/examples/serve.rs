@@ -1,5 +1,5 @@
 //! A bare server for tests and measurements: `serve DATA_DIR [--listen ADDR]
-//! [--max-age-days N] [--rebuild-index]`.
+//! [--max-age-days N] [--rebuild-index] [--no-maintenance]`.
 //! Prints its address, runs until killed.
 
 use pilotlight_server::{Config, Server};
@@ -23,6 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     rules.max_age = Some(std::time::Duration::from_secs(days * 86_400));
                 }
             }
+            "--no-maintenance" => config.maintenance = None,
             "--rebuild-index" => config.rebuild_index = true,
             other => return Err(format!("unknown argument {other}").into()),
         }

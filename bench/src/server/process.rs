@@ -2,8 +2,9 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader},
     mem,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -13,6 +14,9 @@ use std::{
 use super::http::Client;
 use crate::child::{Outcome, build, repository, scratch};
 
+/// Neither merges nor roll-ups.
+const STILL: &[&str] = &["--no-maintenance"];
+
 /// A running server with a fresh data folder.
 pub struct Server {
     child: Child,
@@ -20,6 +24,7 @@ pub struct Server {
     pub port: u16,
     /// Its data folder.
     pub data: PathBuf,
+    more: &'static [&'static str],
     /// Seconds from start to ready.
     pub ready_seconds: f64,
 }
@@ -37,21 +42,39 @@ impl Server {
         Self::over(data)
     }
 
+    /// The same without anything done in the background.
+    pub fn still_over_data(data: PathBuf) -> Outcome<Self> {
+        Self::launch(Command::new(program()?), data, STILL)
+    }
+
+    /// That on one CPU alone.
+    pub fn still_on_one_cpu(data: PathBuf) -> Outcome<Self> {
+        let mut command = Command::new(program()?);
+        // SAFETY: the hook makes one system call and allocates nothing.
+        unsafe { command.pre_exec(stay_on_one_cpu) };
+        Self::launch(command, data, STILL)
+    }
+
     /// `kill -9`, then a start over the same data.
     pub fn kill_and_restart(&mut self) -> Outcome<()> {
         self.child.kill()?;
         self.child.wait()?;
-        *self = Self::over(self.data.clone())?;
+        let program = Command::new(program()?);
+        *self = Self::launch(program, self.data.clone(), self.more)?;
         Ok(())
     }
 
     fn over(data: PathBuf) -> Outcome<Self> {
-        let program = program()?;
+        Self::launch(Command::new(program()?), data, &[])
+    }
+
+    fn launch(mut command: Command, data: PathBuf, more: &'static [&str]) -> Outcome<Self> {
         let begun = Instant::now();
-        let mut child = Command::new(program)
+        let mut child = command
             .arg(&data)
             // Benches push old data.
             .args(["--max-age-days", "3650"])
+            .args(more)
             .stdout(Stdio::piped())
             .spawn()?;
         let mut address = String::new();
@@ -64,12 +87,13 @@ impl Server {
             child,
             port,
             data,
+            more,
             ready_seconds: 0.0,
         };
         // It listens before it has read its segments.
         while Client::connect(port)?.request("GET", "/ready", b"")?.status != 200 {
-            if begun.elapsed() > Duration::from_secs(60) {
-                return Err("the server is not ready after 60 s".into());
+            if begun.elapsed() > Duration::from_secs(180) {
+                return Err("the server is not ready after 180 s".into());
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -124,6 +148,19 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn stay_on_one_cpu() -> io::Result<()> {
+    // SAFETY: all-zero is an empty set; the call reads it only.
+    let failed = unsafe {
+        let mut cpus: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(0, &mut cpus);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &cpus) != 0
+    };
+    if failed {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// Bytes of all files below a folder.

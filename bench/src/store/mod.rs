@@ -1,15 +1,18 @@
 //! `bench store [FOLDER] [--long] [--pyroscope URL] [--parca URL]`: what a load costs from socket to
 //! Parquet blocks, what it takes on disk, what questions cost, warm, cold and after a kill, how long
-//! a start over 100,000 blocks takes, and how all of it grows. FOLDER is made by `loadgen`; without
+//! starts over 100,000 blocks and over a gigabyte take, what roll-ups spare, how scans use CPUs, and
+//! how all of it grows. FOLDER is made by `loadgen`; without
 //! it the bench's own generator makes a smaller load. Peers were measured once on `loadgen`'s 4,320
 //! profiles and are marked `(research)`; with an URL the same requests go to a running one.
 
+mod copies;
 mod corpus;
 mod disk;
 mod ingest;
 mod many_blocks;
 mod peers;
 mod questions;
+mod roll_ups;
 mod scaling;
 
 use std::path::Path;
@@ -64,8 +67,24 @@ pub fn run(words: &[&str]) -> Outcome<()> {
     peers::run(&corpus, options.pyroscope, options.parca)?;
     one_load(&corpus)?;
     drop(corpus);
-    many_blocks::run()?;
-    scaling::run(options.long)
+    // None needs another: what fails costs only its own figures.
+    let parts: [(&str, &dyn Fn() -> Outcome<()>); 4] = [
+        ("many_blocks", &many_blocks::run),
+        ("copies", &copies::run),
+        ("roll_ups", &roll_ups::run),
+        ("scaling", &|| scaling::run(options.long)),
+    ];
+    let mut failed = Vec::new();
+    for (name, part) in parts {
+        if let Err(error) = part() {
+            println!("# {name} failed: {error}");
+            failed.push(name);
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("without figures: {}", failed.join(", ")).into()),
+    }
 }
 
 fn one_load(corpus: &Corpus) -> Outcome<()> {

@@ -1,0 +1,79 @@
+//! Stores made of copies of real blocks: a start over a gigabyte, and a scan on one and on all CPUs.
+
+use std::{fs, path::Path, process::Command, thread};
+
+use super::{
+    corpus::{self, Corpus},
+    figure, ingest,
+    questions::{ask, middle, tree},
+};
+use crate::{
+    child::{Outcome, build, scratch},
+    figure::Goal,
+    server::{
+        http::Client,
+        process::{Server, example},
+    },
+};
+
+const GIGABYTE: u64 = 1_000_000_000;
+/// Some tens of millions of samples.
+const SCANNED_BYTES: u64 = 40_000_000;
+const REPEATS: usize = 7;
+
+/// Prints both.
+pub fn run() -> Outcome<()> {
+    let corpus = corpus::generated(&corpus::SMALL)?;
+    let server = Server::start()?;
+    ingest::push(&server, &corpus)?;
+    let from = server.data.clone();
+    drop(server);
+    reopen(&from)?;
+    speedup(&from, &corpus)
+}
+
+fn reopen(from: &Path) -> Outcome<()> {
+    let data = copied(from, "server-gigabyte", GIGABYTE)?;
+    let mut server = Server::still_over_data(data.clone())?;
+    server.wait_for_index()?;
+    server.kill_and_restart()?;
+    let ready = server.ready_seconds;
+    figure("ready_1gb", ready, "s", Goal::AtMost(2.0), "");
+    drop(server);
+    fs::remove_dir_all(&data)?;
+    Ok(())
+}
+
+fn speedup(from: &Path, corpus: &Corpus) -> Outcome<()> {
+    let cpus = thread::available_parallelism()?.get();
+    if cpus < 2 {
+        println!("# parallel_speedup: this machine has one CPU");
+        return Ok(());
+    }
+    let data = copied(from, "server-parallel", SCANNED_BYTES)?;
+    let wall = |server: Server| -> Outcome<f64> {
+        let mut client = Client::connect(server.port)?;
+        let target = tree(corpus, Some(8192));
+        ask(&server, &mut client, &target)?;
+        let mut walls = Vec::new();
+        for _ in 0..REPEATS {
+            walls.push(ask(&server, &mut client, &target)?.1);
+        }
+        Ok(middle(walls))
+    };
+    let one = wall(Server::still_on_one_cpu(data.clone())?)?;
+    let all = wall(Server::still_over_data(data.clone())?)?;
+    println!("# a scan on one CPU {one:.0} ms, on {cpus} {all:.0} ms");
+    let goal = Goal::AtLeast(0.7 * cpus.min(4) as f64);
+    figure("parallel_speedup", one / all, "x", goal, "");
+    fs::remove_dir_all(&data)?;
+    Ok(())
+}
+
+fn copied(from: &Path, name: &str, bytes: u64) -> Outcome<std::path::PathBuf> {
+    let data = scratch(name)?;
+    fs::remove_dir_all(&data)?;
+    let mut copy = Command::new(example("many_blocks")?);
+    build(copy.arg(&data).arg(bytes.to_string()).arg(from))?;
+    Ok(data)
+}
