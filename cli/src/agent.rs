@@ -1,12 +1,14 @@
 //! `pilotlight agent`: every process of this host, from outside.
 
+use crate::agent_http::Listener;
 use crate::api::Api;
 use crate::args;
 use crate::beside::SAMPLING;
-use crate::config::agent;
+use crate::config::agent::{self, More};
 use crate::fail::Failure;
 use crate::stop::{LIMIT, Stop};
 use crate::text;
+use pilotlight_host_agent::confine::{self, Confinement};
 use pilotlight_host_agent::{Agent, Error, Options};
 use pilotlight_wire::Url;
 use std::os::linux::net::SocketAddrExt;
@@ -19,33 +21,59 @@ pub async fn run(arguments: args::Agent) -> Result<(), Failure> {
     let server = arguments.remote.server.clone();
     let mut options = Options::new(Api::new(&arguments.remote)?.base().clone());
     options.authorization = arguments.remote.authorization();
+    let mut more = More::default();
     if let Some(file) = &arguments.config {
-        agent::read(file, &mut options)?;
+        more = agent::read(file, &mut options)?;
     }
     if let Some(frequency_hz) = arguments.frequency_hz {
         options.sampler.frequency_hz = frequency_hz;
     }
     options.sampler.pids.extend(&arguments.pid);
+    for variable in &arguments.label_env {
+        let label = agent::label_env(variable).map_err(|reason| {
+            let text = format!("--label-env {variable}: {reason}");
+            Failure::new(text, "pilotlight agent --label-env POD_NAME=pod").usage()
+        })?;
+        options.label_env.push(label);
+    }
     options.no_bpf |= arguments.no_bpf;
     let frequency_hz = options.sampler.frequency_hz;
     let _alone = match options.sampler.pids.is_empty() {
         true => Some(alone(&options.server).await?),
         false => None,
     };
+    let listener = match arguments.listen.or(more.listen) {
+        Some(address) => Some(Listener::bind(address).await?),
+        None => None,
+    };
+    let java = options.java_perf_map;
     let agent = Agent::start(options).map_err(|error| refused(&error))?;
     text::data(&format!("server      {server}"));
     text::data(&format!(
         "{SAMPLING}by {}, {frequency_hz} times a second of each CPU",
         agent.sampler()
     ));
+    if more.confine {
+        confine(java);
+    }
     let agent = Arc::new(agent);
+    let listening = listener.map(|listener| {
+        text::data(&format!(
+            "metrics     http://{}/metrics",
+            listener.address()
+        ));
+        tokio::spawn(listener.run(Arc::downgrade(&agent)))
+    });
     let reporter = report_push_errors(Arc::clone(&agent));
     tokio::select! {
         () = stop.wait() => {}
         () = stdin_ends(), if arguments.until_stdin_ends => {}
     }
-    reporter.abort();
-    let _ = reporter.await;
+    // Each may hold the agent for a moment.
+    for task in listening.into_iter().chain([reporter]) {
+        task.abort();
+        let _ = task.await;
+    }
     if let Some(agent) = Arc::into_inner(agent) {
         agent.stop(LIMIT / 2).await;
     }
@@ -95,6 +123,13 @@ pub fn give_away() -> Result<(), Failure> {
     })
 }
 
+/// Everything it needs is open: from here on it reads, and sends.
+fn confine(java: bool) {
+    if let Err(error) = confine::enter(Confinement { java }) {
+        text::news(&format!("system calls are not limited: {error}"));
+    }
+}
+
 /// Why it cannot work, with an exit code of its own where a permission is missing.
 pub fn refused(error: &Error) -> Failure {
     let failure = Failure::new(error.to_string(), "pilotlight doctor");
@@ -104,16 +139,19 @@ pub fn refused(error: &Error) -> Failure {
     }
 }
 
-/// Says when profiles do not reach the server, once per kind of trouble.
+/// Says when profiles do not reach the server, or pods are not known, once per kind of trouble.
 fn report_push_errors(agent: Arc<Agent>) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
-        let mut said = None;
+        let mut said = [None, None];
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            let error = agent.counters().push_error();
-            if error.is_some() && error != said {
-                text::news(&format!("push: {}", error.as_deref().unwrap_or_default()));
-                said = error;
+            let errors = [agent.counters().push_error(), agent.pods_error()];
+            for (index, what) in ["push", "pods"].into_iter().enumerate() {
+                let error = &errors[index];
+                if let Some(text) = error.as_deref().filter(|_| *error != said[index]) {
+                    text::news(&format!("{what}: {text}"));
+                    said[index].clone_from(error);
+                }
             }
         }
     })

@@ -152,6 +152,12 @@ pub struct Agent {
     /// Perf events alone, BPF is not tried
     #[arg(long)]
     pub no_bpf: bool,
+    /// An environment variable of processes as a label of theirs; may stand several times
+    #[arg(long, value_name = "VARIABLE[=LABEL]")]
+    pub label_env: Vec<String>,
+    /// Answer /metrics here and, on loopback, /debug/pprof/ [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<SocketAddr>,
     /// Ends when standard input does; `up` holds the other end.
     #[arg(long, hide = true)]
     pub until_stdin_ends: bool,

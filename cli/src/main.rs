@@ -4,6 +4,7 @@
 //! configuration, 4 not permitted. Every error ends with what to run next.
 
 mod agent;
+mod agent_http;
 mod api;
 mod args;
 mod beside;

@@ -1,12 +1,18 @@
 //! The agent as a whole: a sampler, drained in turns, whose batches become profiles on their way to the server.
 
 use crate::bpf::BpfSampler;
-use crate::export::{Counters, Export, ExportOptions, Exporter, Exports, Parcel, Pusher};
+use crate::export::{
+    Counters, Export, ExportOptions, Exporter, Exports, Naming, Parcel, Protocol, PushOptions,
+    Pusher,
+};
+use crate::labels::{KubernetesOptions, Pods};
+use crate::metrics;
 use crate::perf::PerfSampler;
 use crate::process::Processes;
 use crate::upload::Uploader;
 use crate::{Batch, Error, Sampler, SamplerOptions, UploadCounters, UploadOptions};
 use pilotlight_wire::{Authorization, Rng, SplitMix, Url};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,6 +42,14 @@ pub struct Options {
     pub upload: UploadOptions,
     /// Bytes of profiles that may wait for the server.
     pub queue_bytes: u64,
+    /// Profiles wait here for the server, and outlive the agent; `None`: in memory.
+    pub queue_folder: Option<PathBuf>,
+    /// What the server speaks. Files that name addresses go to pilotlight alone.
+    pub protocol: Protocol,
+    /// Environment variables of processes, and the labels that they become.
+    pub label_env: Vec<(String, String)>,
+    /// Where pods are asked for, whose names become labels.
+    pub kubernetes: Option<KubernetesOptions>,
     /// Jitter and request ids.
     pub rng: Arc<dyn Rng>,
 }
@@ -53,6 +67,10 @@ impl Options {
             instrumented: false,
             upload: UploadOptions::default(),
             queue_bytes: 64 << 20,
+            queue_folder: None,
+            protocol: Protocol::default(),
+            label_env: Vec::new(),
+            kubernetes: None,
             rng: Arc::new(SplitMix::from_entropy()),
         }
     }
@@ -63,6 +81,8 @@ pub struct Agent {
     name: &'static str,
     counters: Arc<Counters>,
     uploads: Arc<UploadCounters>,
+    processes: Arc<Processes>,
+    pods: Option<(Arc<Pods>, JoinHandle<()>)>,
     stop: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -73,6 +93,7 @@ struct Work {
     exporter: Exporter,
     processes: Arc<Processes>,
     counters: Arc<Counters>,
+    protocol: Protocol,
 }
 
 struct Turns {
@@ -84,11 +105,12 @@ impl Agent {
     /// Starts sampling and exporting on the current tokio runtime.
     ///
     /// # Errors
-    /// When nothing may be sampled.
+    /// When nothing may be sampled, or the folder of the queue cannot be used.
     ///
     /// # Panics
     /// Outside a tokio runtime with timers and I/O.
-    pub fn start(options: Options) -> Result<Agent, Error> {
+    pub fn start(mut options: Options) -> Result<Agent, Error> {
+        options.upload.off |= options.protocol != Protocol::Pilotlight;
         let processes = Arc::new(Processes::new());
         let sampler = start_sampler(&options, &processes)?;
         let name = sampler.name();
@@ -101,24 +123,35 @@ impl Agent {
             Arc::clone(&options.rng),
             Arc::clone(&uploads),
         );
-        let pusher = Pusher::start(
-            options.server,
-            options.authorization,
-            options.rng,
-            options.queue_bytes,
-            Arc::clone(&counters),
-        );
+        let push = PushOptions {
+            server: options.server,
+            authorization: options.authorization,
+            rng: options.rng,
+            limit_bytes: options.queue_bytes,
+            folder: options.queue_folder,
+        };
+        let pusher = Pusher::start(push, Arc::clone(&counters))?;
         let period_ns = 1_000_000_000 / u64::from(options.sampler.frequency_hz.clamp(1, 997));
         let export = ExportOptions {
             period_ns,
             ask_java: options.java_perf_map,
             instrumented: options.instrumented,
         };
+        let pods = options.kubernetes.map(|options| {
+            let pods = Arc::new(Pods::default());
+            let following = Arc::clone(&pods).follow(options);
+            (pods, following)
+        });
+        let naming = Naming {
+            variables: options.label_env,
+            pods: pods.as_ref().map(|(pods, _)| Arc::clone(pods)),
+        };
         let work = Work {
             sampler,
-            exporter: Exporter::new(Arc::clone(&processes), export, uploader),
-            processes,
+            exporter: Exporter::new(Arc::clone(&processes), export, naming, uploader),
+            processes: Arc::clone(&processes),
             counters: Arc::clone(&counters),
+            protocol: options.protocol,
         };
         let turns = Turns {
             work: Arc::new(Mutex::new(work)),
@@ -130,6 +163,8 @@ impl Agent {
             name,
             counters,
             uploads,
+            processes,
+            pods,
             stop,
             task,
         })
@@ -150,6 +185,22 @@ impl Agent {
         &self.uploads
     }
 
+    /// Why pods are not known; `None` when they are, or nobody asks for them.
+    pub fn pods_error(&self) -> Option<String> {
+        self.pods.as_ref().and_then(|(pods, _)| pods.error())
+    }
+
+    /// What was sampled, lost and sent, and what the agent takes, in Prometheus' text format.
+    pub fn metrics_text(&self) -> String {
+        metrics::text(&metrics::State {
+            sampler: self.name,
+            counters: &self.counters,
+            uploads: &self.uploads,
+            processes: self.processes.count(),
+            files: self.processes.files().size(),
+        })
+    }
+
     /// Exports what was sampled, and waits for the server up to `limit`.
     pub async fn stop(mut self, limit: Duration) {
         self.stop.notify_one();
@@ -160,6 +211,9 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         self.task.abort();
+        if let Some((_, following)) = &self.pods {
+            following.abort();
+        }
     }
 }
 
@@ -211,10 +265,8 @@ impl Work {
         let exports = self.exporter.profiles(&batch);
         self.count(&batch, &exports);
         self.processes.sweep();
-        let parcel = |export: Export| Parcel {
-            series: export.labels.selector(),
-            name: export.name.to_owned(),
-            body: export.profile.to_pprof_gz().into(),
+        let parcel = |export: Export| {
+            Parcel::new(self.protocol, &export.labels, export.name, &export.profile)
         };
         Ok(exports.profiles.into_iter().map(parcel).collect())
     }
@@ -234,7 +286,8 @@ impl Work {
             .shallow_samples
             .fetch_add(exports.shallow, Ordering::Relaxed);
         counters.cut_samples.fetch_add(sum(true), Ordering::Relaxed);
-        let lost = batch.losses.total() + exports.unknown;
-        counters.lost_samples.fetch_add(lost, Ordering::Relaxed);
+        let mut lost = batch.losses.clone();
+        lost.add("process_unknown", exports.unknown);
+        counters.lose(&lost);
     }
 }

@@ -24,12 +24,15 @@
 
 mod agent;
 pub mod bpf;
+mod calls;
+pub mod confine;
 pub mod doctor;
 mod error;
 mod export;
 pub mod files;
 pub mod labels;
 pub mod limits;
+mod metrics;
 pub mod names;
 pub mod perf;
 pub mod privileges;
@@ -41,6 +44,6 @@ mod upload;
 
 pub use agent::{Agent, Options};
 pub use error::Error;
-pub use export::Counters;
+pub use export::{Counters, Protocol};
 pub use sampler::{Batch, Comm, Losses, Sample, Sampler, SamplerOptions, Why};
 pub use upload::{UploadCounters, UploadOptions};

@@ -6,6 +6,8 @@ pub const MAPPINGS: usize = 65_536;
 pub const MAPS_BYTES: u64 = 16 << 20;
 /// Bytes of `/proc/PID/stat`, `status` and `cgroup`.
 pub const PROC_FILE_BYTES: u64 = 64 << 10;
+/// Bytes of `/proc/PID/environ`.
+pub const ENVIRON_BYTES: u64 = 256 << 10;
 /// Bytes of a path.
 pub const PATH_BYTES: usize = 4096;
 /// Processes that are remembered.

@@ -2,6 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+#[path = "agent/export.rs"]
+mod export;
+#[path = "agent/files.rs"]
+mod files;
+#[path = "agent/itself.rs"]
+mod itself;
+
 use pilotlight_tests::process::{Program, Scratch, built};
 use pilotlight_tests::{http, server, wait_for};
 use std::path::{Path, PathBuf};
@@ -31,10 +38,16 @@ fn profile(scratch: &Scratch, pids: &[u32]) -> Pair {
     }
 }
 
-/// Samples `pids`.
+/// Samples `pids`, and answers on a port of the system's choice.
 fn agent(scratch: &Scratch, port: u16, pids: &[u32]) -> Program {
+    agent_with(scratch, port, pids, "")
+}
+
+/// With more settings, each followed by a comma.
+fn agent_with(scratch: &Scratch, port: u16, pids: &[u32], more: &str) -> Program {
     let file = scratch.path().join("agent.yaml");
-    let config = "agent: {interval: 2s, debuginfo: {jitter: 0s, bytes_per_second: 1GB}}\n";
+    let upload = "debuginfo: {jitter: 0s, bytes_per_second: 1GB}";
+    let config = format!("agent: {{{more} interval: 2s, listen: '127.0.0.1:0', {upload}}}\n");
     std::fs::write(&file, config).unwrap();
     let mut command = Command::new(built("pilotlight"));
     command.args(["agent", "--no-bpf", "--frequency-hz", "97", "--config"]);
@@ -70,23 +83,28 @@ fn is_hot(port: u16, service: &str, function: &str, least: f64) {
     );
 }
 
-#[test]
-fn a_cpp_program_shows_its_hot_function() {
-    let scratch = Scratch::new("agent-cpp");
-    let program = scratch.path().join("hot-cpp");
+/// Builds the C++ program under a name of its own; frames need unwind tables.
+fn hot_in_cpp(scratch: &Scratch, name: &str) -> PathBuf {
+    let program = scratch.path().join(name);
     let compiled = Command::new("g++")
-        .args(["-O2", "-fomit-frame-pointer", "-o"])
+        .args(["-O2", "-fomit-frame-pointer", "-Wl,--build-id", "-o"])
         .arg(&program)
         .arg(source("hot.cpp"))
         .status();
-    assert!(
-        compiled.is_ok_and(|status| status.success()),
-        "g++ is needed"
-    );
+    let done = compiled.is_ok_and(|status| status.success());
+    assert!(done, "g++ is needed");
+    program
+}
+
+#[test]
+fn a_cpp_program_shows_its_hot_function() {
+    let scratch = Scratch::new("agent-cpp");
+    let program = hot_in_cpp(&scratch, "hot-cpp");
     let running = Program::start("hot-cpp", scratch.path(), &mut Command::new(&program));
     let pair = profile(&scratch, &[running.id()]);
     is_hot(pair.port, "hot-cpp", "hot_in_cpp", 0.8);
     holds_only_what_it_needs(pair.agent.id());
+    nothing_was_refused(&pair.agent);
 }
 
 /// The agent runs with more than this as root, and gives it away before it starts a thread.
@@ -105,8 +123,18 @@ fn holds_only_what_it_needs(pid: u32) {
             .iter()
             .fold(0, |mask, bit| mask | 1u64 << bit);
         assert_eq!((line("CapPrm:") & !kept, line("CapEff:") & !kept), (0, 0));
-        assert_eq!(line("NoNewPrivs:"), 1);
+        assert_eq!((line("NoNewPrivs:"), line("Seccomp:")), (1, 2));
     }
+}
+
+/// Everything it does is in its list of calls.
+fn nothing_was_refused(agent: &Program) {
+    let answer = http::get_within(agent_port(agent), "/metrics", Duration::from_secs(10)).unwrap();
+    let text = String::from_utf8_lossy(&answer.body);
+    let refused = text
+        .lines()
+        .filter(|line| line.starts_with("pilotlight_agent_refused_calls_total{"));
+    assert_eq!(refused.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]
@@ -120,6 +148,7 @@ fn a_node_program_shows_its_hot_function() {
     let running = Program::start("node", scratch.path(), &mut command);
     let pair = profile(&scratch, &[running.id()]);
     is_hot(pair.port, "node", "hotInScript", 0.6);
+    nothing_was_refused(&pair.agent);
 }
 
 #[test]
@@ -159,4 +188,37 @@ fn go_programs_show_their_hot_function_as_built_and_stripped() {
     let pair = profile(&scratch, &[programs[0].id(), programs[1].id()]);
     is_hot(pair.port, "go-built", "main.hotInGo", 0.8);
     is_hot(pair.port, "go-stripped", "main.hotInGo", 0.8);
+    nothing_was_refused(&pair.agent);
+}
+
+/// Where the agent answers, once it samples.
+fn agent_port(agent: &Program) -> u16 {
+    wait_for("the agent", Duration::from_secs(60), || {
+        let output = agent.output();
+        let port = || {
+            let line = output.lines().find(|line| line.starts_with("metrics"))?;
+            let (_, rest) = line.split_once("127.0.0.1:")?;
+            rest.strip_suffix("/metrics")?.parse().ok()
+        };
+        port().ok_or(output.clone())
+    })
+}
+
+/// The value of a line of `/metrics`; 0 where there is none.
+fn metric(port: u16, name: &str) -> Result<f64, String> {
+    let answer = http::get_within(port, "/metrics", Duration::from_secs(10))?;
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Ok(value.unwrap_or(0.0))
+}
+
+/// A shell that does nothing but run, with a variable of its own.
+fn spin(scratch: &Scratch, zone: &str) -> Program {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "while :; do :; done"])
+        .env("ZONE", zone);
+    Program::start("spin", scratch.path(), &mut command)
 }

@@ -2,27 +2,51 @@
 
 use super::{read as read_file, refused};
 use crate::fail::Failure;
-use pilotlight_host_agent::Options;
+use pilotlight_host_agent::labels::KubernetesOptions;
+use pilotlight_host_agent::{Options, Protocol};
 use pilotlight_scraper::config::reader::{Problems, Section};
+use pilotlight_wire::Url;
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
+
+/// What the binary does around the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct More {
+    /// Where it answers `/metrics`.
+    pub listen: Option<SocketAddr>,
+    /// System calls that it does not need are refused.
+    pub confine: bool,
+}
+
+impl Default for More {
+    fn default() -> More {
+        More {
+            listen: None,
+            confine: true,
+        }
+    }
+}
 
 /// Reads the section of `file` into `options`; without one they stay as they are.
-pub fn read(file: &Path, options: &mut Options) -> Result<(), Failure> {
+pub fn read(file: &Path, options: &mut Options) -> Result<More, Failure> {
     let config = read_file(file)?;
+    let mut more = More::default();
     let sections = config.sections.iter();
     for (_, section) in sections.filter(|(name, _)| *name == "agent") {
-        apply(section, options).map_err(|problems| {
+        more = apply(section, options).map_err(|problems| {
             let text = format!("{}:\n  {}", file.display(), problems.join("\n  "));
             refused(file, &text)
         })?;
     }
-    Ok(())
+    Ok(more)
 }
 
 /// Reads the section into `options`.
-pub fn apply(section: &Value, options: &mut Options) -> Result<(), Vec<String>> {
+pub fn apply(section: &Value, options: &mut Options) -> Result<More, Vec<String>> {
     let problems = Problems::default();
+    let mut more = More::default();
     let mut agent = Section::new("agent", section, &problems);
     if let Some(frequency_hz) = agent.number("frequency_hz") {
         match u32::try_from(frequency_hz) {
@@ -46,6 +70,22 @@ pub fn apply(section: &Value, options: &mut Options) -> Result<(), Vec<String>> 
     if let Some(bytes) = agent.size("queue_size") {
         options.queue_bytes = bytes;
     }
+    if let Some(folder) = agent.text("queue_dir") {
+        options.queue_folder = Some(folder.into());
+    }
+    if let Some(word) = agent.text("protocol") {
+        match Protocol::parse(&word) {
+            Some(protocol) => options.protocol = protocol,
+            None => agent.problem("protocol", "must be pilotlight, otlp or pyroscope"),
+        }
+    }
+    let variables = agent.value("label_env").and_then(Value::as_array);
+    for variable in variables.into_iter().flatten() {
+        match label_env(variable.as_str().unwrap_or_default()) {
+            Ok(label) => options.label_env.push(label),
+            Err(reason) => agent.problem("label_env", reason),
+        }
+    }
     if let Some(java) = agent.truth("java_perf_map") {
         options.java_perf_map = java;
     }
@@ -53,17 +93,72 @@ pub fn apply(section: &Value, options: &mut Options) -> Result<(), Vec<String>> 
         options.instrumented = instrumented;
     }
     let nothing = Value::Null;
+    if let Some(section) = agent.value("kubernetes") {
+        kubernetes(
+            Section::new("agent.kubernetes", section, &problems),
+            options,
+        );
+    }
     let debuginfo = agent.value("debuginfo").unwrap_or(&nothing);
     upload(
         Section::new("agent.debuginfo", debuginfo, &problems),
         options,
     );
+    if let Some(listen) = agent.text("listen") {
+        match listen.parse() {
+            Ok(address) => more.listen = Some(address),
+            Err(_) => agent.problem("listen", "write it like 127.0.0.1:4041"),
+        }
+    }
+    if let Some(confine) = agent.truth("confine") {
+        more.confine = confine;
+    }
     agent.finish(|_| None);
     let problems = problems.into_vec();
     if problems.is_empty() {
-        Ok(())
+        Ok(more)
     } else {
         Err(problems)
+    }
+}
+
+fn kubernetes(mut section: Section<'_>, options: &mut Options) {
+    let url = section.text("pods_url").map(|url| Url::parse(&url));
+    match url {
+        Some(Ok(pods_url)) => {
+            options.kubernetes = Some(KubernetesOptions {
+                pods_url,
+                token_file: section.text("token_file").map(Into::into),
+                interval: section
+                    .duration("interval")
+                    .unwrap_or(Duration::from_secs(15)),
+            });
+        }
+        Some(Err(error)) => section.problem("pods_url", error.to_string()),
+        None => section.problem(
+            "pods_url",
+            "is missing: the kubelet's or the API server's list of pods",
+        ),
+    }
+    section.finish(|_| None);
+}
+
+/// `VARIABLE=label`, or `VARIABLE`, whose label is its name in lower case.
+pub fn label_env(text: &str) -> Result<(String, String), &'static str> {
+    let (variable, label) = match text.split_once('=') {
+        Some((variable, label)) => (variable, label.to_owned()),
+        None => (text, text.to_ascii_lowercase()),
+    };
+    let mut letters = label.bytes();
+    let first = letters
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic());
+    let rest = letters.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    match !variable.is_empty() && first && rest && label != "source" {
+        true => Ok((variable.to_owned(), label)),
+        false => {
+            Err("write VARIABLE or VARIABLE=label; a label is a letter, then letters, digits and _")
+        }
     }
 }
 
@@ -90,7 +185,7 @@ mod tests {
     use serde_json::json;
 
     fn options() -> Options {
-        Options::new(pilotlight_scraper::Url::parse("http://127.0.0.1:1/").unwrap())
+        Options::new(Url::parse("http://127.0.0.1:1/").unwrap())
     }
 
     #[test]
@@ -98,9 +193,37 @@ mod tests {
         let mut read = options();
         let section =
             json!({"frequency_hz": 97, "bpf": false, "interval": "5s", "queue_size": "1MB"});
-        assert_eq!(apply(&section, &mut read), Ok(()));
+        assert_eq!(apply(&section, &mut read), Ok(More::default()));
         assert_eq!((read.sampler.frequency_hz, read.no_bpf), (97, true));
         assert_eq!((read.interval.as_secs(), read.queue_bytes), (5, 1 << 20));
+        let section =
+            json!({"protocol": "otlp", "queue_dir": "/q", "label_env": ["POD_NAME=pod", "ZONE"]});
+        let mut read = options();
+        assert_eq!(apply(&section, &mut read), Ok(More::default()));
+        assert_eq!(
+            (read.protocol, read.queue_folder.take()),
+            (Protocol::Otlp, Some("/q".into()))
+        );
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(
+            read.label_env,
+            [pair("POD_NAME", "pod"), pair("ZONE", "zone")]
+        );
+        let section =
+            json!({"kubernetes": {"pods_url": "http://127.0.0.1:10255/pods", "token_file": "t"}});
+        assert_eq!(apply(&section, &mut read), Ok(More::default()));
+        let kubernetes = read.kubernetes.unwrap();
+        assert_eq!(
+            kubernetes.pods_url.to_string(),
+            "http://127.0.0.1:10255/pods"
+        );
+        assert_eq!(
+            (kubernetes.token_file, kubernetes.interval.as_secs()),
+            (Some("t".into()), 15)
+        );
+        for wrong in ["", "=a", "A=", "A=a-b", "A=__a", "A=source"] {
+            assert!(label_env(wrong).is_err(), "{wrong}");
+        }
         let section = json!({"frequency_hz": 5000, "frequncy": 1});
         let problems = apply(&section, &mut options()).unwrap_err().join("\n");
         assert!(

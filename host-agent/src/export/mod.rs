@@ -1,15 +1,20 @@
 //! Batches to profiles, and profiles to the server.
 
+mod parcel;
 mod profile;
 mod push;
+mod queue;
+mod spool;
 
+pub(crate) use parcel::Parcel;
+pub use parcel::Protocol;
 pub use push::Counters;
-pub(crate) use push::{Parcel, Pusher};
+pub(crate) use push::{PushOptions, Pusher};
 
-use crate::labels::Labels;
+use crate::labels::{Labels, Pods};
 use crate::limits;
 use crate::names::{JitNames, Kallsyms};
-use crate::process::{Context, Process, ProcessId, Processes, read_context};
+use crate::process::{Context, Process, ProcessId, Processes, read_context, read_variables};
 use crate::upload::Uploader;
 use crate::{Batch, Sample, Why};
 use profile::{Builder, Names};
@@ -40,6 +45,16 @@ pub(crate) struct Exporter {
     kernel: Option<(Instant, Kallsyms)>,
     jit: HashMap<ProcessId, JitNames>,
     contexts: HashMap<ProcessId, (Instant, Context)>,
+    naming: Naming,
+}
+
+/// Labels beyond what a process shows of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Naming {
+    /// Variables of processes, and the labels that they become.
+    pub variables: Vec<(String, String)>,
+    /// Where pods are asked for.
+    pub pods: Option<Arc<Pods>>,
 }
 
 /// What became of one batch.
@@ -65,8 +80,14 @@ pub(crate) struct ExportOptions {
 }
 
 impl Exporter {
-    pub fn new(processes: Arc<Processes>, options: ExportOptions, uploader: Uploader) -> Exporter {
+    pub fn new(
+        processes: Arc<Processes>,
+        options: ExportOptions,
+        naming: Naming,
+        uploader: Uploader,
+    ) -> Exporter {
         Exporter {
+            naming,
             processes,
             options,
             uploader,
@@ -117,7 +138,11 @@ impl Exporter {
         if let Some((_, context)) = known.filter(|(at, _)| at.elapsed() < CONTEXT_AGE) {
             return context.clone();
         }
-        let read = read_context(process.id.pid).unwrap_or_default();
+        let mut read = read_context(process.id.pid).unwrap_or_default();
+        // What it publishes comes after, and wins.
+        let mut attributes = read_variables(process.id.pid, &self.naming.variables);
+        attributes.append(&mut read.resource);
+        read.resource = attributes;
         self.contexts
             .insert(process.id, (Instant::now(), read.clone()));
         read
@@ -159,6 +184,9 @@ impl Exporter {
         }
         let mut labels = Labels::of(process);
         labels.set("host", self.host.as_str());
+        if let Some(pods) = &self.naming.pods {
+            pods.label(&mut labels);
+        }
         labels.say(context);
         let shallow = builder.shallow();
         let export = Export {

@@ -1,19 +1,21 @@
-//! To the server: a bounded queue, one sender, retries that count once.
+//! To the server: one sender, the oldest first, retries that count once.
 
-use pilotlight_wire::{
-    Attempt, Authorization, Bytes, Call, Client, Clock, Error, HeaderValue, Retry, Rng, StatusCode,
-    SystemClock, Url,
-};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use super::parcel::Parcel;
+use super::queue::{Memory, Queue};
+use super::spool::Spool;
+use crate::{Error, Losses};
+use pilotlight_wire::{Attempt, Authorization, Client, Retry, Rng, StatusCode, SystemClock, Url};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// Time for one try.
 const TRY: Duration = Duration::from_secs(15);
 
-/// What became of samples and profiles. All values only grow.
+/// What became of samples and profiles. All values only grow, but those of what waits.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Samples in profiles that were made.
@@ -28,18 +30,35 @@ pub struct Counters {
     pub left_to_sdk: AtomicU64,
     /// Profiles that the server acknowledged.
     pub pushed: AtomicU64,
-    /// Profiles given up.
+    /// Profiles given up: no room, or refused by the server.
     pub dropped: AtomicU64,
+    /// Profiles on disk that could not be read any more.
+    pub damaged: AtomicU64,
+    /// Profiles that wait for the server.
+    pub waiting: AtomicU64,
+    /// Their bytes.
+    pub waiting_bytes: AtomicU64,
+    losses: Mutex<Losses>,
     error: Mutex<Option<String>>,
 }
 
 impl Counters {
+    /// Samples that were lost, by reason.
+    pub fn losses(&self) -> Losses {
+        let losses = self.losses.lock();
+        losses.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn lose(&self, more: &Losses) {
+        let losses = self.losses.lock();
+        losses.unwrap_or_else(PoisonError::into_inner).merge(more);
+        self.lost_samples.fetch_add(more.total(), Ordering::Relaxed);
+    }
+
     /// Why the last push failed; `None` once one went well again.
     pub fn push_error(&self) -> Option<String> {
-        self.error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let error = self.error.lock();
+        error.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn set_error(&self, error: Option<String>) {
@@ -47,24 +66,29 @@ impl Counters {
     }
 }
 
-/// One profile on its way.
-#[derive(Clone, Debug)]
-pub(crate) struct Parcel {
-    /// `{service_name="…",…}`.
-    pub series: String,
-    pub name: String,
-    /// pprof, gzipped.
-    pub body: Bytes,
+/// Where profiles go, and where they wait.
+pub(crate) struct PushOptions {
+    pub server: Url,
+    pub authorization: Option<Authorization>,
+    pub rng: Arc<dyn Rng>,
+    /// Bytes that may wait.
+    pub limit_bytes: u64,
+    /// They wait here and not in memory.
+    pub folder: Option<PathBuf>,
 }
 
 /// Takes profiles and gets them to the server.
-#[derive(Debug)]
 pub(crate) struct Pusher {
-    queue: mpsc::UnboundedSender<Parcel>,
-    waiting_bytes: Arc<AtomicU64>,
-    limit_bytes: u64,
-    counters: Arc<Counters>,
+    shared: Arc<Shared>,
+    rng: Arc<dyn Rng>,
     sender: JoinHandle<()>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    news: Notify,
+    ending: AtomicBool,
+    counters: Arc<Counters>,
 }
 
 struct Road {
@@ -76,49 +100,64 @@ struct Road {
     counters: Arc<Counters>,
 }
 
+/// What became of one profile.
+enum Outcome {
+    Sent,
+    /// The server will never take it.
+    Refused,
+    /// Later it may.
+    Waits,
+}
+
 impl Pusher {
     /// Starts on the current tokio runtime.
-    pub fn start(
-        server: Url,
-        authorization: Option<Authorization>,
-        rng: Arc<dyn Rng>,
-        limit_bytes: u64,
-        counters: Arc<Counters>,
-    ) -> Pusher {
-        let (queue, receiver) = mpsc::unbounded_channel();
-        let waiting_bytes = Arc::new(AtomicU64::new(0));
+    ///
+    /// # Errors
+    /// When the folder of the queue cannot be used.
+    pub fn start(options: PushOptions, counters: Arc<Counters>) -> Result<Pusher, Error> {
+        let queue = open(&options, &counters)?;
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(queue),
+            news: Notify::new(),
+            ending: AtomicBool::new(false),
+            counters: Arc::clone(&counters),
+        });
         let road = Road {
-            client: Client::new().authorized(authorization),
-            server,
+            client: Client::new().authorized(options.authorization),
+            server: options.server,
             retry: Retry::default(),
             clock: SystemClock::new(),
-            rng,
-            counters: Arc::clone(&counters),
-        };
-        Pusher {
-            queue,
-            waiting_bytes: Arc::clone(&waiting_bytes),
-            limit_bytes,
+            rng: Arc::clone(&options.rng),
             counters,
-            sender: tokio::spawn(send_all(road, receiver, waiting_bytes)),
-        }
+        };
+        Ok(Pusher {
+            shared: Arc::clone(&shared),
+            rng: options.rng,
+            sender: tokio::spawn(send_all(road, shared)),
+        })
     }
 
-    /// Queues a profile, or drops and counts it when the queue is full.
+    /// Queues a profile; for want of room older ones are dropped and counted.
     pub fn push(&self, parcel: Parcel) {
-        let size = parcel.body.len() as u64;
-        let full = self.waiting_bytes.load(Ordering::Relaxed) + size > self.limit_bytes;
-        if !full {
-            self.waiting_bytes.fetch_add(size, Ordering::Relaxed);
-        }
-        if full || self.queue.send(parcel).is_err() {
-            self.counters.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        let shared = &self.shared;
+        let pushed = shared.queue().push(parcel, self.rng.next_u64());
+        let dropped = pushed.unwrap_or_else(|error| {
+            let text = format!("the queue on disk cannot be written: {error}");
+            shared.counters.set_error(Some(text));
+            1
+        });
+        shared
+            .counters
+            .dropped
+            .fetch_add(dropped, Ordering::Relaxed);
+        shared.count();
+        shared.news.notify_one();
     }
 
     /// Waits until everything is sent, `limit` at most.
     pub async fn stop(self, limit: Duration) {
-        drop(self.queue);
+        self.shared.ending.store(true, Ordering::Relaxed);
+        self.shared.news.notify_one();
         let abort = self.sender.abort_handle();
         if tokio::time::timeout(limit, self.sender).await.is_err() {
             abort.abort();
@@ -126,31 +165,73 @@ impl Pusher {
     }
 }
 
-async fn send_all(
-    road: Road,
-    mut queue: mpsc::UnboundedReceiver<Parcel>,
-    waiting_bytes: Arc<AtomicU64>,
-) {
-    while let Some(parcel) = queue.recv().await {
-        let counters = &road.counters;
-        let done = match road.send(&parcel).await {
-            Ok(()) => &counters.pushed,
-            Err(_) => &counters.dropped,
+fn open(options: &PushOptions, counters: &Counters) -> Result<Queue, Error> {
+    let Some(folder) = &options.folder else {
+        return Ok(Queue::Memory(Memory::new(options.limit_bytes)));
+    };
+    let opened = Spool::open(folder, options.limit_bytes);
+    let (spool, found) = opened.map_err(|source| Error::Io {
+        path: folder.display().to_string(),
+        source,
+    })?;
+    counters.damaged.fetch_add(found.damaged, Ordering::Relaxed);
+    counters.waiting.store(found.waiting, Ordering::Relaxed);
+    Ok(Queue::Disk(spool))
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self) {
+        let (waiting, bytes) = self.queue().size();
+        self.counters.waiting.store(waiting, Ordering::Relaxed);
+        self.counters.waiting_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn oldest(&self) -> Option<(u64, u64, Parcel)> {
+        let mut damaged = 0;
+        let oldest = self.queue().oldest(&mut damaged);
+        self.counters.damaged.fetch_add(damaged, Ordering::Relaxed);
+        oldest
+    }
+}
+
+async fn send_all(road: Road, shared: Arc<Shared>) {
+    loop {
+        let Some((sequence, id, parcel)) = shared.oldest() else {
+            if shared.ending.load(Ordering::Relaxed) {
+                return;
+            }
+            shared.news.notified().await;
+            continue;
         };
-        done.fetch_add(1, Ordering::Relaxed);
-        waiting_bytes.fetch_sub(parcel.body.len() as u64, Ordering::Relaxed);
+        let id = format!("{id:016x}{sequence:016x}");
+        let count = match road.send(&parcel, &id).await {
+            Outcome::Sent => &shared.counters.pushed,
+            Outcome::Refused => &shared.counters.dropped,
+            Outcome::Waits => continue,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        shared.queue().done(sequence);
+        shared.count();
     }
 }
 
 impl Road {
-    async fn send(&self, parcel: &Parcel) -> Result<(), Error> {
-        let id = format!("{:016x}{:016x}", self.rng.next_u64(), self.clock.unix_ns());
-        let attempt = |_| self.try_once(parcel, &id);
-        self.retry.run(&self.clock, &*self.rng, attempt).await
+    async fn send(&self, parcel: &Parcel, id: &str) -> Outcome {
+        let attempt = |_| self.try_once(parcel, id);
+        match self.retry.run(&self.clock, &*self.rng, attempt).await {
+            Ok(()) => Outcome::Sent,
+            Err(Refused(true)) => Outcome::Refused,
+            Err(Refused(false)) => Outcome::Waits,
+        }
     }
 
-    async fn try_once(&self, parcel: &Parcel, id: &str) -> Attempt<(), Error> {
-        let error = match self.client.send(self.call(parcel, id)).await {
+    async fn try_once(&self, parcel: &Parcel, id: &str) -> Attempt<(), Refused> {
+        let call = parcel.call(&self.server, id).timeout(TRY);
+        let (error, refused) = match self.client.send(call).await {
             Ok(answer) => {
                 let status = answer.status;
                 match answer.success() {
@@ -158,32 +239,22 @@ impl Road {
                         self.counters.set_error(None);
                         return Attempt::Done(());
                     }
-                    Err(error) if may_pass(status) => error,
-                    Err(error) => {
-                        self.counters.set_error(Some(error.to_string()));
-                        return Attempt::Fatal(error);
-                    }
+                    Err(error) => (error, !may_pass(status)),
                 }
             }
-            Err(error) => error,
+            Err(error) => (error, false),
         };
         self.counters.set_error(Some(error.to_string()));
-        Attempt::Again(error, None)
-    }
-
-    fn call(&self, parcel: &Parcel, id: &str) -> Call {
-        let pairs = [
-            ("series", parcel.series.as_str()),
-            ("name", parcel.name.as_str()),
-        ];
-        let url = self.server.with_path_and_query("/api/v1/push", pairs);
-        let call = Call::post(url, parcel.body.clone()).timeout(TRY);
-        match HeaderValue::from_str(id) {
-            Ok(id) => call.header("x-pilotlight-request-id", id),
-            Err(_) => call,
+        match refused {
+            true => Attempt::Fatal(Refused(true)),
+            false => Attempt::Again(Refused(false), None),
         }
     }
 }
+
+/// For good, or only now.
+#[derive(Debug)]
+struct Refused(bool);
 
 fn may_pass(status: StatusCode) -> bool {
     status.is_server_error()

@@ -1,8 +1,11 @@
 //! Whose a profile is: the labels of its series.
 
 mod cgroup;
+mod kubernetes;
 
 pub use cgroup::{container_id, systemd_unit};
+pub use kubernetes::KubernetesOptions;
+pub(crate) use kubernetes::Pods;
 
 use crate::process::{Context, Process};
 use std::collections::BTreeMap;

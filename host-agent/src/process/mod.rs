@@ -7,11 +7,13 @@ mod context;
 mod maps;
 mod proc;
 mod table;
+mod variables;
 
 pub use context::{Context, read_context};
 pub use maps::{Mapping, parse_maps};
 pub(crate) use proc::read as read_proc;
 pub use table::Processes;
+pub use variables::read_variables;
 
 use crate::sampler::Comm;
 use std::sync::Arc;

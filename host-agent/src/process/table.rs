@@ -61,6 +61,11 @@ impl Processes {
         Self::default()
     }
 
+    /// Processes that run, as far as anybody told.
+    pub fn count(&self) -> usize {
+        self.lock().alive.len()
+    }
+
     /// The files of all processes.
     pub fn files(&self) -> &Files {
         &self.files

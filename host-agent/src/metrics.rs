@@ -1,0 +1,195 @@
+//! What was sampled, lost and sent, and what the agent itself takes: Prometheus' text format.
+
+use crate::{Counters, UploadCounters};
+use std::fmt::{Display, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is known of the agent at one moment.
+pub(crate) struct State<'a> {
+    pub sampler: &'static str,
+    pub counters: &'a Counters,
+    pub uploads: &'a UploadCounters,
+    /// Processes that are remembered.
+    pub processes: usize,
+    /// Files whose tables are kept, and the bytes of these.
+    pub files: (usize, usize),
+}
+
+/// The whole text.
+pub(crate) fn text(state: &State<'_>) -> String {
+    let mut out = Text(String::new());
+    samples(&mut out, state.counters);
+    pushes(&mut out, state.counters);
+    uploads(&mut out, state.uploads);
+    let sampler = [(format!("{{sampler=\"{}\"}}", state.sampler), 1)];
+    out.gauge("pilotlight_agent_info", "How it samples.", &sampler);
+    let tables = "Bytes of unwind tables in memory.";
+    out.one("pilotlight_agent_table_bytes", tables, state.files.1);
+    let files = "Files whose unwind tables are in memory.";
+    out.one("pilotlight_agent_files", files, state.files.0);
+    let processes = "Processes that are remembered.";
+    out.one("pilotlight_agent_processes", processes, state.processes);
+    let help = "System calls beyond those that the agent needs, by number; each got EPERM.";
+    let label = |(call, n)| (format!("{{call=\"{call}\"}}"), n);
+    let refused: Vec<_> = crate::confine::refused().into_iter().map(label).collect();
+    out.family(
+        "pilotlight_agent_refused_calls_total",
+        help,
+        "counter",
+        &refused,
+    );
+    costs(&mut out);
+    out.0
+}
+
+fn samples(out: &mut Text, counters: &Counters) {
+    let states = [
+        ("exported", &counters.samples),
+        ("left_to_sdk", &counters.left_to_sdk),
+    ];
+    let help = "Samples that were taken, by what became of them; those lost stand beside.";
+    out.counter("pilotlight_agent_samples_total", help, "state", &states);
+    let help = "Samples whose stack ended before its root.";
+    let cut = number(&counters.cut_samples);
+    out.total("pilotlight_agent_cut_samples_total", help, cut);
+    let help = "Samples that were lost, by reason.";
+    let losses = counters.losses();
+    let lost: Vec<_> = losses
+        .iter()
+        .map(|(reason, n)| (format!("{{reason=\"{reason}\"}}"), n))
+        .collect();
+    out.family(
+        "pilotlight_agent_lost_samples_total",
+        help,
+        "counter",
+        &lost,
+    );
+}
+
+fn pushes(out: &mut Text, counters: &Counters) {
+    let states = [
+        ("acknowledged", &counters.pushed),
+        ("dropped", &counters.dropped),
+        ("damaged", &counters.damaged),
+    ];
+    let help = "Profiles that were made, by what became of them.";
+    out.counter("pilotlight_agent_profiles_total", help, "state", &states);
+    let help = "Profiles that wait for the server.";
+    out.one(
+        "pilotlight_agent_waiting_profiles",
+        help,
+        number(&counters.waiting),
+    );
+    let help = "Bytes of profiles that wait for the server.";
+    out.one(
+        "pilotlight_agent_waiting_bytes",
+        help,
+        number(&counters.waiting_bytes),
+    );
+    let help = "The last push failed.";
+    let failing = u8::from(counters.push_error().is_some());
+    out.one("pilotlight_agent_push_failing", help, failing);
+}
+
+fn uploads(out: &mut Text, uploads: &UploadCounters) {
+    let states = [
+        ("sent", &uploads.sent),
+        ("not_wanted", &uploads.not_wanted),
+        ("failed", &uploads.failed),
+    ];
+    let help = "Files that name addresses, by what became of them.";
+    out.counter("pilotlight_agent_files_total", help, "state", &states);
+}
+
+/// CPU time in user and kernel mode; what BPF takes counts for whom it interrupts.
+fn costs(out: &mut Text) {
+    // SAFETY: zeros are a value of this struct of numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: fills the struct.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) } == 0 {
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        let cpu = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+        let help = "CPU time of the agent's own threads.";
+        out.total("process_cpu_seconds_total", help, cpu);
+    }
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    if let Some(pages) = pages {
+        // SAFETY: no preconditions.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(0) as u64;
+        let bytes = page.saturating_mul(pages);
+        out.one("process_resident_memory_bytes", "Memory in use.", bytes);
+    }
+}
+
+fn number(of: &AtomicU64) -> u64 {
+    of.load(Ordering::Relaxed)
+}
+
+struct Text(String);
+
+impl Text {
+    fn family<V: Display>(&mut self, name: &str, help: &str, kind: &str, rows: &[(String, V)]) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in rows {
+            let _ = writeln!(self.0, "{name}{labels} {value}");
+        }
+    }
+
+    fn gauge<V: Display>(&mut self, name: &str, help: &str, rows: &[(String, V)]) {
+        self.family(name, help, "gauge", rows);
+    }
+
+    fn one(&mut self, name: &str, help: &str, value: impl Display) {
+        self.gauge(name, help, &[(String::new(), value)]);
+    }
+
+    fn total(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, help, "counter", &[(String::new(), value)]);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, label: &str, rows: &[(&str, &AtomicU64)]) {
+        let row =
+            |(value, of): &(&str, &AtomicU64)| (format!("{{{label}=\"{value}\"}}"), number(of));
+        let rows: Vec<_> = rows.iter().map(row).collect();
+        self.family(name, help, "counter", &rows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Losses;
+
+    #[test]
+    fn losses_stand_by_reason_and_all_families_have_a_type() {
+        let counters = Counters::default();
+        counters.samples.store(7, Ordering::Relaxed);
+        let mut lost = Losses::default();
+        lost.add("ring_full", 3);
+        counters.lose(&lost);
+        counters.lose(&lost);
+        let text = text(&State {
+            sampler: "perf",
+            counters: &counters,
+            uploads: &UploadCounters::default(),
+            processes: 2,
+            files: (1, 4096),
+        });
+        let lines = [
+            "pilotlight_agent_samples_total{state=\"exported\"} 7",
+            "pilotlight_agent_lost_samples_total{reason=\"ring_full\"} 6",
+            "pilotlight_agent_info{sampler=\"perf\"} 1",
+            "pilotlight_agent_table_bytes 4096",
+        ];
+        for line in lines {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+        let typed = |line: &&str| !line.starts_with('#');
+        for line in text.lines().filter(typed) {
+            let name = line.split(['{', ' ']).next().unwrap();
+            assert!(text.contains(&format!("# TYPE {name} ")), "{line}");
+        }
+        assert!(text.contains("process_cpu_seconds_total "));
+    }
+}

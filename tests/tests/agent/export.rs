@@ -1,0 +1,54 @@
+//! Where profiles go, and where they wait.
+
+use super::*;
+
+/// Waits for CPU time of a selection.
+fn has_cpu(port: u16, selector: &str) {
+    let selection = http::encode(selector);
+    let path = format!("/api/v1/top?type=cpu&q={selection}&from=now-10m&until=now&limit=5");
+    wait_for(selector, Duration::from_secs(60), || {
+        let top = http::json(port, &path)?;
+        let total = top["total"].as_f64().unwrap_or(0.0);
+        (total > 0.0).then_some(()).ok_or(top.to_string())
+    });
+}
+
+#[test]
+fn receivers_of_otlp_and_of_pyroscope_get_the_same_and_chosen_variables_are_labels() {
+    let scratch = Scratch::new("agent-protocols");
+    let (_server, port) = server::start(scratch.path(), "server", |_| {});
+    for protocol in ["pilotlight", "otlp", "pyroscope"] {
+        let running = spin(&scratch, protocol);
+        let more = format!("protocol: {protocol}, label_env: [ZONE],");
+        let _agent = agent_with(&scratch, port, &[running.id()], &more);
+        has_cpu(port, &format!("{{zone=\"{protocol}\"}}"));
+    }
+}
+
+#[test]
+fn what_waits_on_disk_is_sent_by_the_next_agent() {
+    let scratch = Scratch::new("agent-queue");
+    let port = pilotlight_tests::free_port();
+    let more = format!(
+        "queue_dir: '{}', label_env: [ZONE],",
+        scratch.path().join("q").display()
+    );
+    let running = spin(&scratch, "before");
+    let first = agent_with(&scratch, port, &[running.id()], &more);
+    let metrics = agent_port(&first);
+    wait_for("profiles that wait", Duration::from_secs(60), || {
+        let waiting = metric(metrics, "pilotlight_agent_waiting_profiles")?;
+        (waiting >= 1.0).then_some(()).ok_or(format!("{waiting}"))
+    });
+    nothing_was_refused(&first);
+    // Killed: nothing more is sent by it, and nothing more comes from that process.
+    drop((first, running));
+    let mut command = Command::new(built("pilotlight"));
+    command.args(["server", "--listen", &format!("127.0.0.1:{port}"), "--data"]);
+    command.arg(scratch.path().join("data"));
+    let _server = Program::start("server", scratch.path(), &mut command);
+    let other = spin(&scratch, "after");
+    let _second = agent_with(&scratch, port, &[other.id()], &more);
+    has_cpu(port, "{zone=\"before\"}");
+    has_cpu(port, "{zone=\"after\"}");
+}
