@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// A Java process is asked for its perf map at most this often.
 const ASK: Duration = Duration::from_secs(60);
+/// One that did not answer may still be starting.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Names of code that a process made. Files are followed: only what is new is read.
 #[derive(Debug, Default)]
@@ -19,6 +21,7 @@ pub struct JitNames {
     map: Followed,
     dump: Followed,
     asked: Option<Instant>,
+    answered: bool,
 }
 
 /// How far a file was read.
@@ -33,11 +36,12 @@ struct Followed {
 impl JitNames {
     /// Reads what is new. `ask_java`: a Java process is asked to write its map.
     pub fn refresh(&mut self, process: &Process, ask_java: bool) {
-        let is_due = self.asked.is_none_or(|at| at.elapsed() >= ASK);
+        let pause = if self.answered { ASK } else { ASK_AGAIN };
+        let is_due = self.asked.is_none_or(|at| at.elapsed() >= pause);
         if ask_java && is_due && hotspot::is_java(process) {
             self.asked = Some(Instant::now());
             // A process that does not answer has no map; its frames show as placeholders.
-            let _ = hotspot::ask(process, "Compiler.perfmap");
+            self.answered = hotspot::ask(process, "Compiler.perfmap").is_ok();
         }
         self.perf_map(process);
         self.jit_dump(process);
