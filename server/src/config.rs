@@ -148,6 +148,9 @@ pub enum Error {
     /// Certificate or key.
     #[error(transparent)]
     Tls(#[from] pilotlight_wire::serve::tls::TlsError),
+    /// The issuer of tokens.
+    #[error("server.access.oidc: {0}")]
+    Oidc(String),
     /// The file for the audit.
     #[error("cannot write the audit file {}: {cause}", file.display())]
     Audit {

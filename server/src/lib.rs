@@ -50,7 +50,7 @@ mod store;
 mod verify;
 
 pub use access::{
-    AccessRules, DEFAULT_TENANT, Rights, Scope, Token, hash as token_hash, is_tenant_name,
+    AccessRules, DEFAULT_TENANT, Oidc, Rights, Scope, Token, hash as token_hash, is_tenant_name,
 };
 pub use config::{Config, Error};
 pub use pilotlight_profile::Limits;

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::access::audit::Audit;
 use crate::access::front::{Front, Refused};
+use crate::access::oidc::Verifier;
 use crate::access::tenants;
 use crate::access::{Access, DEFAULT_TENANT};
 use crate::api::fair::Fair;
@@ -255,6 +256,7 @@ fn front(config: &Config, apps: Vec<(String, Arc<App>)>) -> Result<Front, Error>
             cause,
         })
     });
+    let oidc = config.access.oidc.clone().map(Verifier::new);
     let router = |(tenant, app): &(String, Arc<App>)| {
         // The program's own routes belong to the operator.
         let extra = config.extra_router.clone();
@@ -266,6 +268,7 @@ fn front(config: &Config, apps: Vec<(String, Arc<App>)>) -> Result<Front, Error>
         access: Access::new(&config.access, names),
         routers: apps.iter().map(router).collect(),
         apps,
+        oidc: oidc.transpose().map_err(Error::Oidc)?,
         audit: audit.transpose()?,
         env: config.env.clone(),
         refused: Refused::default(),

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod common;
+#[path = "access/oidc.rs"]
+mod oidc;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 
 use super::ServerRules;
 use pilotlight_scraper::config::reader::{Problems, Section};
-use pilotlight_server::{Rights, Scope, TlsFiles, Token, is_tenant_name};
+use pilotlight_server::{Oidc, Rights, Scope, TlsFiles, Token, is_tenant_name};
 use serde_json::Value;
 use std::path::Path;
 
@@ -42,7 +42,40 @@ pub fn read(server: &mut Section<'_>, problems: &Problems, folder: &Path, rules:
         rules.access.clients = Some(rights(&mut section, &rules.tenants));
         section.finish(|_| None);
     }
+    if let Some(value) = access.value("oidc") {
+        let section = Section::new("server.access.oidc", value, problems);
+        rules.access.oidc = oidc(section, &rules.tenants, folder);
+    }
     access.finish(|_| None);
+}
+
+fn oidc(mut section: Section<'_>, tenants: &[String], folder: &Path) -> Option<Oidc> {
+    let mut needed = |key: &'static str, what: &str| {
+        let text = section.text(key);
+        if text.is_none() {
+            section.problem(key, what);
+        }
+        text
+    };
+    let issuer = needed("issuer", "the URL of the issuer, as its tokens say it");
+    let audience = needed(
+        "audience",
+        "what tokens must be for, such as this server's client id",
+    );
+    let scopes = scopes(&mut section);
+    let tenant = tenant(&mut section, tenants);
+    let oidc = Oidc {
+        issuer: issuer.unwrap_or_default(),
+        audience: audience.unwrap_or_default(),
+        ca_file: section.text("ca_file").map(|file| folder.join(file)),
+        rights: Rights { scopes, tenant },
+        scope_claim: section
+            .text("scope_claim")
+            .unwrap_or_else(|| "scope".to_owned()),
+        tenant_claim: section.text("tenant_claim"),
+    };
+    section.finish(|_| None);
+    Some(oidc).filter(|oidc| !oidc.issuer.is_empty() && !oidc.audience.is_empty())
 }
 
 fn tls(mut section: Section<'_>, folder: &Path) -> Option<TlsFiles> {
@@ -90,6 +123,18 @@ fn token(mut section: Section<'_>, tenants: &[String]) -> Option<Token> {
 }
 
 fn rights(section: &mut Section<'_>, tenants: &[String]) -> Rights {
+    let scopes = scopes(section);
+    if scopes.is_empty() {
+        section.problem(
+            "scopes",
+            "name at least one of ingest, read, debuginfo and admin",
+        );
+    }
+    let tenant = tenant(section, tenants);
+    Rights { scopes, tenant }
+}
+
+fn scopes(section: &mut Section<'_>) -> Vec<Scope> {
     let mut scopes = Vec::new();
     for word in section.texts("scopes") {
         match Scope::of_word(&word) {
@@ -100,12 +145,11 @@ fn rights(section: &mut Section<'_>, tenants: &[String]) -> Rights {
             ),
         }
     }
-    if scopes.is_empty() {
-        section.problem(
-            "scopes",
-            "name at least one of ingest, read, debuginfo and admin",
-        );
-    }
+    scopes
+}
+
+/// `None` is any tenant.
+fn tenant(section: &mut Section<'_>, tenants: &[String]) -> Option<String> {
     let tenant = section
         .text("tenant")
         .unwrap_or_else(|| "default".to_owned());
@@ -115,10 +159,7 @@ fn rights(section: &mut Section<'_>, tenants: &[String]) -> Rights {
             format!("{tenant:?} is not listed in server.tenants"),
         );
     }
-    Rights {
-        scopes,
-        tenant: (tenant != "*").then_some(tenant),
-    }
+    (tenant != "*").then_some(tenant)
 }
 
 fn unhex(text: &str) -> Option<[u8; 32]> {
@@ -163,6 +204,7 @@ mod tests {
                     {"name": "b", "sha256": hash, "scopes": ["read", "admin"], "tenant": "*"},
                 ],
                 "clients": {"scopes": ["read"]},
+                "oidc": {"issuer": "https://id.example", "audience": "p", "tenant_claim": "t"},
             },
         }));
         assert_eq!(problems, Vec::<String>::new());
@@ -175,6 +217,9 @@ mod tests {
         );
         let clients = rules.access.clients.unwrap();
         assert_eq!(clients.tenant.as_deref(), Some("default"));
+        let oidc = rules.access.oidc.unwrap();
+        assert_eq!(oidc.issuer, "https://id.example");
+        assert_eq!((oidc.rights.scopes.len(), &*oidc.scope_claim), (0, "scope"));
         let tls = rules.tls.unwrap();
         assert_eq!(tls.certificate, Path::new("/etc/pilotlight/c.pem"));
         assert_eq!(tls.key, Path::new("/k.pem"));
@@ -188,6 +233,7 @@ mod tests {
             "access": {
                 "tokens": [{"name": "a", "sha256": "12", "scopes": ["write"], "tenant": "blue"}],
                 "clients": {"scopes": ["read"]},
+                "oidc": {"issuer": "https://id.example"},
             },
         }));
         for expected in [
@@ -196,6 +242,7 @@ mod tests {
             "server.access.tokens[0].sha256: must be 64 hex digits",
             "server.access.tokens[0].scopes: \"write\" is none of",
             "server.access.tokens[0].tenant: \"blue\" is not listed",
+            "server.access.oidc.audience: what tokens",
             "server.access.clients.scopes: nobody can show",
         ] {
             let found = problems.iter().any(|problem| problem.starts_with(expected));

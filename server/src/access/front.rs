@@ -14,7 +14,8 @@ use serde_json::json;
 use tower_service::Service;
 
 use super::audit::Audit;
-use super::{Access, Denied, Grant, Scope, Tenant};
+use super::oidc::{Identity, Verifier, is_jwt};
+use super::{Access, Denied, Grant, Scope, Shown, Tenant, scope, secret};
 use crate::api::{ApiError, App, status};
 use crate::env::Env;
 use crate::metrics;
@@ -27,6 +28,8 @@ pub struct Front {
     pub routers: HashMap<String, Router>,
     /// What the routes work on, by tenant.
     pub apps: Vec<(String, Arc<App>)>,
+    /// Tokens of an issuer.
+    pub oidc: Option<Verifier>,
     /// Where reads are noted.
     pub audit: Option<Audit>,
     /// Time.
@@ -64,10 +67,23 @@ impl Front {
         let has_certificate = peer.is_some_and(|peer| peer.certificate.is_some());
         let peer = peer.map(|peer| peer.address.to_string());
         let (method, uri) = (request.method().clone(), request.uri().clone());
+        let token = match scope::needed(&method, uri.path()) {
+            Some(_) => secret(request.headers()).ok().flatten(),
+            None => None,
+        };
+        let identity = match self.identity(token).await {
+            Ok(identity) => identity,
+            Err(denied) => {
+                self.refused.count(denied.reason);
+                return Ok(refusal(denied));
+            }
+        };
+        let shown = Shown {
+            certificate: has_certificate,
+            identity: identity.as_ref(),
+        };
         let headers = request.headers();
-        let judged = self
-            .access
-            .judge(&method, uri.path(), headers, has_certificate);
+        let judged = self.access.judge(&method, uri.path(), headers, shown);
         let judged = judged.and_then(|grant| {
             same_site(&method, headers)?;
             Ok(grant)
@@ -86,6 +102,14 @@ impl Front {
                 self.refused.count(denied.reason);
                 Ok(refusal(denied))
             }
+        }
+    }
+
+    /// Who an issuer says is asking.
+    async fn identity(&self, token: Option<String>) -> Result<Option<Identity>, Denied> {
+        match (&self.oidc, token) {
+            (Some(oidc), Some(token)) if is_jwt(&token) => oidc.identify(&token).await.map(Some),
+            _ => Ok(None),
         }
     }
 

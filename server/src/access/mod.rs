@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod front;
+pub mod oidc;
 pub mod scope;
 pub mod tenants;
 
@@ -15,6 +16,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use base64::Engine as _;
 use sha2::{Digest, Sha256};
 
+pub use oidc::{Identity, Oidc};
 pub use scope::Scope;
 
 /// The tenant of those who name none.
@@ -25,10 +27,12 @@ const TENANT_HEADER: &str = "x-scope-orgid";
 /// Who may do what.
 #[derive(Clone, Debug, Default)]
 pub struct AccessRules {
-    /// Without any, and without `clients`, everybody may do everything.
+    /// Without any, and without `clients` and `oidc`, everybody may do everything.
     pub tokens: Vec<Token>,
     /// Those who show a certificate of the authority in [`crate::Config::tls`].
     pub clients: Option<Rights>,
+    /// Those who show a token of this issuer.
+    pub oidc: Option<Oidc>,
     /// One JSON line for each request that reads.
     pub audit_file: Option<PathBuf>,
 }
@@ -36,7 +40,7 @@ pub struct AccessRules {
 impl AccessRules {
     /// Whether everybody may do everything.
     pub fn is_open(&self) -> bool {
-        self.tokens.is_empty() && self.clients.is_none()
+        self.tokens.is_empty() && self.clients.is_none() && self.oidc.is_none()
     }
 }
 
@@ -115,6 +119,15 @@ fn forbidden(reason: &'static str, message: String) -> Denied {
     }
 }
 
+/// What was checked of a request already.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shown<'a> {
+    /// A certificate of the authority that is configured.
+    pub certificate: bool,
+    /// A token of the issuer that is configured.
+    pub identity: Option<&'a Identity>,
+}
+
 /// The rules, ready to be asked.
 pub struct Access {
     is_open: bool,
@@ -144,7 +157,7 @@ impl Access {
         method: &Method,
         path: &str,
         headers: &HeaderMap,
-        has_certificate: bool,
+        shown: Shown<'a>,
     ) -> Result<Grant<'a>, Denied> {
         let Some(needed) = scope::needed(method, path) else {
             return Ok(Grant {
@@ -162,7 +175,7 @@ impl Access {
             let asked = asked.filter(|_| self.tenants.len() > 1);
             return self.grant("anybody", needed, None, asked);
         }
-        let (who, rights) = self.known(headers, has_certificate)?;
+        let (who, rights) = self.known(headers, shown)?;
         if !rights.scopes.contains(&needed) {
             let message = format!(
                 "{who} has no right to this: it needs the scope {needed}; \
@@ -173,7 +186,14 @@ impl Access {
         self.grant(who, needed, rights.tenant.as_deref(), asked)
     }
 
-    fn known(&self, headers: &HeaderMap, has_certificate: bool) -> Result<(&str, &Rights), Denied> {
+    fn known<'a>(
+        &'a self,
+        headers: &HeaderMap,
+        shown: Shown<'a>,
+    ) -> Result<(&'a str, &'a Rights), Denied> {
+        if let Some(identity) = shown.identity {
+            return Ok((&identity.who, &identity.rights));
+        }
         match (secret(headers)?, &self.clients) {
             (Some(secret), _) => match self.tokens.get(&hash(&secret)) {
                 Some(token) => Ok((&token.name, &token.rights)),
@@ -182,7 +202,7 @@ impl Access {
                     "this token is not known here; make one with: pilotlight token",
                 )),
             },
-            (None, Some(rights)) if has_certificate => Ok(("a client's certificate", rights)),
+            (None, Some(rights)) if shown.certificate => Ok(("a client's certificate", rights)),
             _ => Err(unauthorized(
                 "no_token",
                 "a token is needed: send Authorization: Bearer TOKEN, or the token as a password",
@@ -224,7 +244,7 @@ impl Access {
 }
 
 /// The bearer token, or the password of basic authentication: what browsers and Grafana can send.
-fn secret(headers: &HeaderMap) -> Result<Option<String>, Denied> {
+pub fn secret(headers: &HeaderMap) -> Result<Option<String>, Denied> {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return Ok(None);
     };

@@ -19,7 +19,7 @@ fn access(clients: Option<Rights>) -> Access {
             token("root", &Scope::ALL, None),
         ],
         clients,
-        audit_file: None,
+        ..AccessRules::default()
     };
     let tenants = ["default", "a", "b"].map(str::to_owned);
     Access::new(&rules, tenants.to_vec())
@@ -39,7 +39,7 @@ fn judged(
     pairs: &[(&'static str, &str)],
 ) -> Result<(String, String), (u16, &'static str)> {
     let method = Method::from_bytes(method.as_bytes()).unwrap();
-    match access.judge(&method, path, &headers(pairs), false) {
+    match access.judge(&method, path, &headers(pairs), Shown::default()) {
         Ok(grant) => Ok((grant.tenant.into(), grant.who.into())),
         Err(denied) => Err((denied.status.as_u16(), denied.reason)),
     }
@@ -126,14 +126,22 @@ fn a_certificate_stands_for_the_rights_of_clients() {
         tenant: Some("a".into()),
     };
     let access = access(Some(rights));
+    let certificate = Shown {
+        certificate: true,
+        ..Shown::default()
+    };
     let none = HeaderMap::new();
-    let grant = access.judge(&Method::POST, PUSH.1, &none, true).unwrap();
+    let grant = access
+        .judge(&Method::POST, PUSH.1, &none, certificate)
+        .unwrap();
     assert_eq!(grant.tenant, "a");
-    let denied = access.judge(&Method::GET, TREE.1, &none, true).unwrap_err();
+    let denied = access
+        .judge(&Method::GET, TREE.1, &none, certificate)
+        .unwrap_err();
     assert_eq!(denied.status, 403);
     assert_eq!(
         access
-            .judge(&Method::POST, PUSH.1, &none, false)
+            .judge(&Method::POST, PUSH.1, &none, Shown::default())
             .unwrap_err()
             .status,
         401
@@ -142,7 +150,7 @@ fn a_certificate_stands_for_the_rights_of_clients() {
     let with = headers(&[("authorization", "Bearer wrong")]);
     assert_eq!(
         access
-            .judge(&Method::POST, PUSH.1, &with, true)
+            .judge(&Method::POST, PUSH.1, &with, certificate)
             .unwrap_err()
             .status,
         401
