@@ -2,6 +2,8 @@
 
 /// Mappings of one process that are looked at.
 pub const MAPPINGS: usize = 65_536;
+/// Mappings of one process up to which each new one is told; those of a process that has more are read at times.
+pub const TOLD_MAPPINGS: usize = 4096;
 /// Bytes of `/proc/PID/maps`.
 pub const MAPS_BYTES: u64 = 16 << 20;
 /// Bytes of `/proc/PID/stat`, `status` and `cgroup`.

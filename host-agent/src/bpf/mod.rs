@@ -40,6 +40,8 @@ pub struct BpfSampler {
 
 struct Shared {
     end: AtomicBool,
+    /// Tables were made since the last drain.
+    made: AtomicBool,
     state: Mutex<State>,
     queue: Queue,
     processes: Arc<Processes>,
@@ -83,6 +85,7 @@ impl BpfSampler {
         };
         let shared = Arc::new(Shared {
             end: AtomicBool::new(false),
+            made: AtomicBool::new(false),
             state: Mutex::new(state),
             queue: Queue::default(),
             processes,
@@ -163,7 +166,11 @@ impl Sampler for BpfSampler {
     }
 
     fn drain(&mut self) -> Result<Batch, Error> {
-        self.shared.state().drain().map_err(unavailable)
+        let batch = self.shared.state().drain().map_err(unavailable);
+        if self.shared.made.swap(false, Ordering::Relaxed) {
+            give_back_memory();
+        }
+        batch
     }
 }
 
@@ -199,10 +206,21 @@ fn build(shared: &Shared) {
     while let Some(pid) = shared.queue.next() {
         // What takes long is done without the lock.
         let _ = shared.processes.modules(pid);
+        shared.made.store(true, Ordering::Relaxed);
         let mut state = shared.state();
         if let Err(error) = state.publish(pid) {
             state.failed = Some(error);
         }
+    }
+}
+
+/// Making a table takes several times its size for a moment. The C library keeps what was freed, in the arena of each
+/// thread: it is made to return whole pages.
+fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: may be called at any time, by any thread.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 
@@ -238,6 +256,7 @@ impl State {
         }
         self.name_interpreted();
         pids.extend(self.sideband.turn());
+        pids.retain(|&pid| self.wants(pid));
         pids
     }
 

@@ -10,8 +10,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Mappings of one process are read again at most this often.
+/// Mappings of one process are read again at most this often,
 const REFRESH: Duration = Duration::from_millis(200);
+/// and not before so many times what reading them took the last time,
+const REFRESH_TIMES: u32 = 50;
+/// nor before this much has gone by for each of them: whose code it is takes longer to find out than to read.
+const REFRESH_EACH: Duration = Duration::from_micros(400);
 
 /// All processes that were seen. Shared by threads.
 #[derive(Debug, Default)]
@@ -42,7 +46,8 @@ struct Entry {
     process: Arc<Process>,
     /// Built when a stack is to be walked; gone when mappings change.
     modules: Option<Arc<Modules>>,
-    refreshed: Option<Instant>,
+    /// Not read again before.
+    refresh_after: Option<Instant>,
 }
 
 impl Entry {
@@ -50,7 +55,7 @@ impl Entry {
         Entry {
             process: Arc::new(process),
             modules: None,
-            refreshed: None,
+            refresh_after: None,
         }
     }
 }
@@ -193,16 +198,19 @@ impl Processes {
             let Some(entry) = inner.alive.get_mut(&pid) else {
                 return false;
             };
-            if entry.refreshed.is_some_and(|at| at.elapsed() < REFRESH) {
+            let now = Instant::now();
+            if entry.refresh_after.is_some_and(|after| now < after) {
                 return false;
             }
-            entry.refreshed = Some(Instant::now());
+            entry.refresh_after = Some(now + REFRESH);
         }
+        let began = Instant::now();
         let found = proc::read_mappings(pid);
         let mut inner = self.lock();
         let Some(entry) = inner.alive.get_mut(&pid) else {
             return false;
         };
+        entry.refresh_after = Some(began + pause_of(began.elapsed(), found.len()));
         if found.is_empty() || found == *entry.process.mappings {
             return false;
         }
@@ -264,7 +272,9 @@ impl Processes {
         let Some(entry) = inner.alive.get_mut(&pid) else {
             return;
         };
-        if entry.process.mappings.contains(&mapping) {
+        // Of a process with this many they are read as a whole, when code is met that is unknown.
+        let known = &entry.process.mappings;
+        if known.len() >= limits::TOLD_MAPPINGS || known.contains(&mapping) {
             return;
         }
         let process = Arc::make_mut(&mut entry.process);
@@ -333,6 +343,13 @@ impl Inner {
     }
 }
 
+/// How long the mappings of a process are left alone after reading `count` of them took `took`: a process that maps
+/// without end costs the agent a small share of a CPU, and delays nobody else.
+fn pause_of(took: Duration, count: usize) -> Duration {
+    let each = REFRESH_EACH.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+    REFRESH.max(took.saturating_mul(REFRESH_TIMES)).max(each)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,6 +390,21 @@ mod tests {
         assert!(table.get(compiler.id).is_some());
         table.sweep();
         assert!(table.get(compiler.id).is_none() && table.get(child.id).is_none());
+    }
+
+    #[test]
+    fn a_process_of_very_many_mappings_is_read_seldom_and_not_told_of_each() {
+        let usual = pause_of(Duration::from_micros(300), 40);
+        assert_eq!(usual, REFRESH);
+        assert_eq!(pause_of(Duration::from_millis(40), 40).as_millis(), 2000);
+        assert_eq!(pause_of(Duration::from_millis(40), 60_000).as_secs(), 24);
+        let table = Processes::new();
+        table.executed(PID, Comm::new(b"many"));
+        for page in 0..limits::TOLD_MAPPINGS as u64 + 5 {
+            table.mapped(PID, mapping(page << 13, b"/usr/bin/many"));
+        }
+        let known = table.current(PID).unwrap().mappings.len();
+        assert_eq!(known, limits::TOLD_MAPPINGS);
     }
 
     #[test]
