@@ -13,6 +13,7 @@
 //! | `server` | ingest, acknowledgement, bytes, flame graph | Pyroscope, Parca (measured once) |
 //! | `edges` | requests beside 1,000 slow connections | without them |
 //! | `store` | a load from socket to blocks, bytes, questions warm and cold, 100,000 blocks, growth | Pyroscope, Parca (measured once, or running ones by URL) |
+//! | `symbolize` | lookups in a table, building it: time, memory, bytes | blazesym, llvm-symbolizer |
 //! | `ui` | the page in headless Chromium (`npm run bench` of `ui/web`) | - |
 //! | `build` | a cold release build of the binary; minutes of work | - |
 //!
@@ -29,6 +30,7 @@ mod profile;
 mod sdk;
 mod server;
 mod store;
+mod symbolize;
 mod ui;
 mod unwind;
 
@@ -62,6 +64,7 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["server"] => server::run(),
         ["edges"] => edges::run(),
         ["store", words @ ..] => store::run(words),
+        ["symbolize", words @ ..] => symbolize::run(words),
         ["ui"] => ui::run(),
         ["agent"] => agent::run(),
         // One measuring process of `agent`.
@@ -70,7 +73,8 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["agent-work", depth] => agent_walk::work(depth),
         ["build"] => cold_build::run(),
         _ => Err("usage: bench profile | unwind | sdk [GROUP…] | server \
-             | edges | store [FOLDER] [--long] [--pyroscope URL] [--parca URL] | ui | agent | build"
+             | edges | store [FOLDER] [--long] [--pyroscope URL] [--parca URL] \
+             | symbolize [OBJECT] | ui | agent | build"
             .into()),
     }
 }

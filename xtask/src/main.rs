@@ -20,7 +20,7 @@ usage: cargo xtask COMMAND
   test [FILTER]       every test: Rust, Go, browser, end to end (installs missing tools as root)
   e2e                 only the tests that start everything as a user would
   ci                  fmt, clippy, generated files, licences, fuzz, then test
-  bench PART [ARGS]   figures beside the peers: profile, unwind, sdk, storm, server, store, ui, agent, build
+  bench PART [ARGS]   figures beside the peers: profile, unwind, sdk, storm, server, store, symbolize, ui, agent, build
   ui                  rebuild ui/dist from ui/web
   bpf                 rebuild host-agent-bpf/objects from its C sources (clang-19)
   fuzz [SECONDS]      every fuzz target for SECONDS (default 60)
