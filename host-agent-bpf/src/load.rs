@@ -142,9 +142,10 @@ fn recent_rules() -> u32 {
 /// One ring, as large as there are CPUs to write to it: stacks that are new and raw samples only.
 fn ring_bytes() -> u32 {
     let cpus = aya::util::nr_cpus().unwrap_or(1) as u32;
-    (cpus.saturating_mul(1 << 20))
+    // Up to 16 KiB a raw sample: a hundred new processes while the reader has no CPU.
+    (cpus.saturating_mul(2 << 20))
         .next_power_of_two()
-        .clamp(1 << 21, 1 << 26)
+        .clamp(4 << 20, 1 << 26)
 }
 
 fn map(ebpf: &Ebpf, name: &'static str) -> Result<OwnedFd, Error> {

@@ -218,7 +218,7 @@ fn short_lived_compilers_have_whole_stacks() {
     };
     let mut runs = 0;
     let taken = sample(&options, is_ours, |taken| {
-        if runs > 0 && taken.count(|_| true) >= 120 {
+        if runs > 0 && taken.count(|_| true) >= 400 {
             return true;
         }
         compile(&folder);
