@@ -1,6 +1,11 @@
 //! Clocks, errno and registers by libc.
 
+#[path = "../sys/mask.rs"]
+mod mask;
+
 use std::mem::MaybeUninit;
+
+pub(crate) use mask::{Blocked, block_sigprof};
 
 /// Where the calling thread's errno is. Async-signal-safe.
 pub(crate) fn errno() -> *mut libc::c_int {

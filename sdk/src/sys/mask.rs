@@ -19,7 +19,11 @@ pub(crate) fn block_sigprof() -> Blocked {
 
 impl Blocked {
     /// Takes each SIGPROF that waits for the calling thread, for nobody.
-    #[cfg(feature = "thread-hook")]
+    #[cfg(all(
+        feature = "thread-hook",
+        target_os = "linux",
+        not(feature = "backtrace")
+    ))]
     pub(crate) fn discard_waiting(&self) {
         let at_once = libc::timespec {
             tv_sec: 0,
