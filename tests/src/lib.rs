@@ -41,8 +41,9 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Resul
     }
 }
 
-/// Three standard errors of a share `p` estimated from `samples` samples.
+/// Four standard errors of a share `p` estimated from `samples` samples: a right share is outside by
+/// chance once in 16,000.
 #[must_use]
-pub fn three_sigma(p: f64, samples: f64) -> f64 {
-    3.0 * (p * (1.0 - p) / samples.max(1.0)).sqrt()
+pub fn four_sigma(p: f64, samples: f64) -> f64 {
+    4.0 * (p * (1.0 - p) / samples.max(1.0)).sqrt()
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use pilotlight_tests::process::{Program, Scratch, built, go_build};
-use pilotlight_tests::{free_port, http, pprof, tee, three_sigma, wait_for};
+use pilotlight_tests::{four_sigma, free_port, http, pprof, tee, wait_for};
 
 /// The function of known share, as symbols name it.
 const HOT: &str = "price_basket";
@@ -148,8 +148,8 @@ fn the_hot_function_has_its_known_share_from_the_endpoint_to_the_page() {
 
     endpoint_has_the_share(&stage);
     server_pprof_has_the_share(&stage, &expected);
-    tree_has_the_share(&stage, &expected);
-    page_has_the_share(&stage, &expected);
+    let samples = tree_has_the_share(&stage, &expected);
+    page_has_the_share(&stage, &expected, samples);
     go_service_equals_what_pprof_reads(&stage);
     earlier_data_is_there_after_a_restart(stage);
 }
@@ -166,7 +166,7 @@ impl Share {
     }
 
     fn must_equal(&self, what: &str, measured: f64, samples: f64) {
-        let slack = three_sigma(self.share, samples);
+        let slack = four_sigma(self.share, samples);
         eprintln!(
             "{what}: {measured:.4} of {samples} samples, expected {:.4} ± {slack:.4}",
             self.share
@@ -203,7 +203,8 @@ fn server_pprof_has_the_share(stage: &Stage, expected: &Share) {
     expected.must_equal("the server's pprof", cpu.share(HOT), counted.total);
 }
 
-fn tree_has_the_share(stage: &Stage, expected: &Share) {
+/// Answers the number of samples.
+fn tree_has_the_share(stage: &Stage, expected: &Share) -> f64 {
     let tree = http::json(
         stage.server_port,
         &format!("/api/v1/tree.json?{}", selection("checkout")),
@@ -238,14 +239,12 @@ fn tree_has_the_share(stage: &Stage, expected: &Share) {
         sum += if inside == i64::MAX { 0 } else { own[node] };
     }
     let period_ns = 1e9 / 97.0;
-    expected.must_equal(
-        "the API's tree",
-        sum as f64 / total as f64,
-        total as f64 / period_ns,
-    );
+    let samples = total as f64 / period_ns;
+    expected.must_equal("the API's tree", sum as f64 / total as f64, samples);
+    samples
 }
 
-fn page_has_the_share(stage: &Stage, expected: &Share) {
+fn page_has_the_share(stage: &Stage, expected: &Share, samples: f64) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui/web/test/browser/live.mjs");
     let url = format!(
         "http://127.0.0.1:{}/?{}",
@@ -258,7 +257,7 @@ fn page_has_the_share(stage: &Stage, expected: &Share) {
             &url,
             HOT,
             &format!("{:.5}", expected.share),
-            &format!("{:.5}", three_sigma(expected.share, 1500.0)),
+            &format!("{:.5}", four_sigma(expected.share, samples)),
         ])
         .output()
         .unwrap();
