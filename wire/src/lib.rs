@@ -21,6 +21,8 @@
 //! Not here: what a profile is, and which answers are worth another try (the caller knows).
 
 mod authorization;
+#[cfg(any(feature = "tls", feature = "client-tls"))]
+mod changes;
 mod client;
 mod clock;
 mod error;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -21,10 +21,8 @@ use tokio_rustls::rustls::{
     ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
+use crate::changes::{LOOK_AGAIN, changed};
 use crate::client::{connector, pool};
-
-/// Files are looked at again after so long, at the next call.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// How a client and a server trust each other: Prometheus' `tls_config`. The default trusts the
 /// system's authorities (and `SSL_CERT_FILE`, `SSL_CERT_DIR`) and shows nothing.
@@ -99,9 +97,7 @@ impl Secure {
 impl TlsClient {
     fn changed(&self) -> Vec<Option<SystemTime>> {
         let files = [&self.ca_file, &self.cert_file, &self.key_file];
-        let time = |file: &PathBuf| std::fs::metadata(file).and_then(|about| about.modified());
-        let files = files.into_iter().flatten();
-        files.map(|file| time(file).ok()).collect()
+        changed(files.into_iter().flatten().map(PathBuf::as_path))
     }
 
     fn pool(&self) -> Result<Pool, String> {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -12,8 +12,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-/// Files are looked at again after so long, at the next connection.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+use crate::changes::{LOOK_AGAIN, changed};
 
 /// Where certificate and key are, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +74,7 @@ impl Tls {
     pub fn open(files: TlsFiles) -> Result<Tls, TlsError> {
         let current = Current {
             config: config(&files)?,
-            changed: changed(&files),
+            changed: changed(all_files(&files)),
             looked: Instant::now(),
             failure: None,
         };
@@ -96,7 +95,7 @@ impl Tls {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.looked.elapsed() >= LOOK_AGAIN {
             current.looked = Instant::now();
-            let changed = changed(&self.files);
+            let changed = changed(all_files(&self.files));
             // Files that are written one after the other fit again when the last is there.
             if changed != current.changed {
                 match config(&self.files) {
@@ -128,15 +127,6 @@ type Accepted = (TlsStream<TcpStream>, bool, Option<Arc<[u8]>>);
 fn all_files(files: &TlsFiles) -> impl Iterator<Item = &Path> {
     let always = [&files.certificate, &files.key].into_iter();
     always.chain(&files.client_authority).map(PathBuf::as_path)
-}
-
-fn changed(files: &TlsFiles) -> Vec<Option<SystemTime>> {
-    let time = |file| {
-        std::fs::metadata(file)
-            .and_then(|about| about.modified())
-            .ok()
-    };
-    all_files(files).map(time).collect()
 }
 
 fn certificates(what: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
