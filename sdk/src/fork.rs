@@ -143,15 +143,35 @@ fn locks() -> [&'static dyn Held; 15] {
     ]
 }
 
-/// Registers the callbacks, once: before the first lock of the list is taken that a program may take
-/// without a start.
+/// Registers the callbacks where [`AT_LOAD`] did not, and makes the linker keep it. To be called before
+/// the first lock of the list is taken that a program may take without a start.
 pub(crate) fn watch() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
+        // The callbacks of allocators come first: ours may allocate between theirs.
+        drop(std::hint::black_box(Box::new(0_u8)));
+        // SAFETY: as every malloc.
+        unsafe { libc::free(std::hint::black_box(libc::malloc(1))) };
         // SAFETY: the callbacks are functions of this program.
         unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
     });
 }
+
+/// Before `main`: a fork that began before the registration would run no callback, and leave its child
+/// what other threads took or were making meanwhile.
+#[used]
+#[cfg_attr(
+    target_vendor = "apple",
+    unsafe(link_section = "__DATA,__mod_init_func")
+)]
+#[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
+#[cfg(not(miri))]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        watch();
+    }
+    at_load
+};
 
 thread_local! {
     /// The forking thread's signal mask. Without a destructor, or a fork in the last moments of a
@@ -185,4 +205,40 @@ unsafe extern "C" fn child() {
     handler::forget_in_child();
     engine::forget_in_child();
     restore_mask();
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_fork_waits_for_what_other_threads_hold_though_nothing_was_started() {
+        let (held, is_held) = mpsc::channel();
+        let status = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                types::lock().hold();
+                held.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(200));
+                types::lock().give_back();
+            });
+            is_held.recv().unwrap();
+            // SAFETY: the child takes one lock and leaves.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                // SAFETY: a child that waits for ever is ended.
+                unsafe { libc::alarm(10) };
+                types::lock().hold();
+                // SAFETY: no exit handler of the parent runs.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = -1;
+            // SAFETY: waits for the child just made.
+            unsafe { libc::waitpid(pid, &mut status, 0) };
+            status
+        });
+        assert_eq!(status, 0, "the child found the lock taken");
+    }
 }
