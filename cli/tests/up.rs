@@ -155,7 +155,7 @@ fn a_bad_file_lists_its_problems_and_exits_with_2() {
     let file = scratch.path().join("pilotlight.yaml");
     std::fs::write(
         &file,
-        "scrape_configs: [{job_name: a, scrap_interval: 1s, relabel_configs: []}]\n",
+        "scrape_configs: [{job_name: a, scrap_interval: 1s, proxy_url: 'http://p'}]\n",
     )
     .unwrap();
     let output = run(scratch.path(), &["up", "--config", "pilotlight.yaml"]);

@@ -20,13 +20,13 @@
 //! - `push`: a bounded queue to the server's HTTP API, with retries that count once.
 //! - `report`: targets and metrics as Prometheus has them.
 //!
-//! Not here: storing (the server), relabelling and the other kinds of discovery (not yet, and said so).
+//! Not here: storing (the server), the rules of relabelling (`pilotlight-labels`), and the other kinds of discovery
+//! (not yet, and said so).
 
 mod captures;
 pub mod check;
 pub mod config;
 mod discovery;
-mod labels;
 mod looping;
 pub mod phase;
 mod pool;
@@ -37,7 +37,7 @@ mod time;
 
 pub use config::{Config, ConfigError, Group, Profile, ScrapeConfig};
 pub use discovery::{FileSource, Refresh};
-pub use labels::Labels;
+pub use pilotlight_labels::Labels;
 pub use pilotlight_wire::Url;
 pub use push::{Parcel, Pusher};
 pub use report::{Cause, Counters, Failure, Status, TargetState};

@@ -140,7 +140,8 @@ impl Pool {
     }
 
     fn say_rejected(&self, bad: &[Rejected]) {
-        for rejected in bad {
+        // What a rule drops is in the list of targets.
+        for rejected in bad.iter().filter(|rejected| !rejected.by_rule) {
             let address = rejected.discovered.get("__address__").unwrap_or_default();
             (self.shared.log)(&format!(
                 "job {:?}, target {address:?} is left out: {}",

@@ -1,9 +1,9 @@
 //! What the scraper says of itself: Prometheus' targets JSON and metrics text.
 
 use crate::config::format_duration;
-use crate::labels::escape;
 use crate::target::{Rejected, Target};
 use crate::time::rfc3339;
+use pilotlight_labels::escape;
 use pilotlight_wire::Clock;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

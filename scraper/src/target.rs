@@ -1,12 +1,13 @@
 //! From an address to a target: Prometheus' label pipeline.
 //!
 //! Order (`scrape/target.go`, PopulateLabels): the target's own labels over its group's; then job, interval, timeout,
-//! scheme and `__param_*` where unset; (relabelling goes here); then the address, interval and timeout are checked;
+//! scheme and `__param_*` where unset; then the job's rules; then the address, interval and timeout are checked;
 //! `__meta_*` goes; `instance` defaults to the address; names that begin with `__` never reach the series.
 
 use crate::Labels;
 use crate::config::{Group, Profile, ScrapeConfig, format_duration, parse_duration};
 use crate::phase;
+use pilotlight_labels::{Action, Outcome, Rule, relabel};
 use pilotlight_wire::Url;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +19,7 @@ pub struct Target {
     pub job: String,
     /// Labels of the series that are pushed.
     pub labels: Labels,
-    /// Labels before the `__` ones were dropped.
+    /// Labels before any rule.
     pub discovered: Labels,
     /// Which profile.
     pub profile: Profile,
@@ -43,6 +44,8 @@ pub struct Rejected {
     pub discovered: Labels,
     /// Why.
     pub reason: String,
+    /// A rule of the job wanted it so.
+    pub by_rule: bool,
 }
 
 /// All targets of these groups: every address times every profile of the job, equal ones once, a bad one alone.
@@ -81,7 +84,7 @@ pub fn targets<'g>(
 /// One target.
 ///
 /// # Errors
-/// Bad address, interval or timeout.
+/// Bad address, interval or timeout, or a rule that drops it.
 pub fn target(
     job: &ScrapeConfig,
     group: &Group,
@@ -89,12 +92,21 @@ pub fn target(
     profile: &Profile,
 ) -> Result<Target, Rejected> {
     let discovered = discovered_labels(job, group, address, profile);
-    let built = build(job, &discovered, profile);
-    built.map_err(|reason| Rejected {
+    let rejected = |reason: String, by_rule: bool| Rejected {
         job: job.job_name.clone(),
-        discovered,
+        discovered: discovered.clone(),
         reason,
-    })
+        by_rule,
+    };
+    let mut labels = discovered.clone();
+    if let Outcome::Dropped(index) = relabel(&job.relabel_configs, &mut labels) {
+        let action = job.relabel_configs.get(index).map(Rule::action);
+        let action = action.map_or("", Action::name);
+        let reason = format!("relabel_configs[{index}] ({action}) drops it");
+        return Err(rejected(reason, true));
+    }
+    let built = build(job, &discovered, &labels, profile);
+    built.map_err(|reason| rejected(reason, false))
 }
 
 fn discovered_labels(
@@ -121,32 +133,37 @@ fn discovered_labels(
     labels
 }
 
-fn build(job: &ScrapeConfig, discovered: &Labels, profile: &Profile) -> Result<Target, String> {
-    let address = discovered.get("__address__").ok_or("no address")?;
+fn build(
+    job: &ScrapeConfig,
+    discovered: &Labels,
+    labels: &Labels,
+    profile: &Profile,
+) -> Result<Target, String> {
+    let address = labels.get("__address__").ok_or("no address")?;
     if address.contains('/') {
         return Err(format!(
             "{address:?} is not an address; write host:port, without http:// and path"
         ));
     }
-    let (interval, timeout) = times(discovered)?;
-    let scheme = discovered.get("__scheme__").unwrap_or("http");
-    let path = discovered.get("__profile_path__").unwrap_or("/");
+    let (interval, timeout) = times(labels)?;
+    let scheme = labels.get("__scheme__").unwrap_or("http");
+    let path = labels.get("__profile_path__").unwrap_or("/");
     let base = Url::parse(&format!("{scheme}://{address}/")).map_err(|error| error.to_string())?;
     let profile = profile_within(profile, path, interval);
-    let params = params(job, discovered, profile.seconds);
+    let params = params(job, labels, profile.seconds);
     let pairs = params.iter().flat_map(|(name, values)| {
         values
             .iter()
             .map(move |value| (name.as_str(), value.as_str()))
     });
     let url = base.with_path_and_query(path, pairs);
-    let labels = series_labels(discovered, address, &job.job_name);
+    let series = series_labels(labels, address, &job.job_name);
     Ok(Target {
-        identity: phase::identity(&labels, &url.to_string()),
-        refused: over_limit(job, &labels),
+        identity: phase::identity(&series, &url.to_string()),
+        refused: over_limit(job, &series),
         job: job.job_name.clone(),
         discovered: discovered.clone(),
-        labels,
+        labels: series,
         profile,
         url,
         interval,
@@ -213,8 +230,8 @@ fn params(
     params
 }
 
-fn series_labels(discovered: &Labels, address: &str, job: &str) -> Labels {
-    let mut labels = discovered.clone();
+fn series_labels(labels: &Labels, address: &str, job: &str) -> Labels {
+    let mut labels = labels.clone();
     labels.set_default("instance", address);
     labels.retain(|name| !name.starts_with("__"));
     labels.set_default("service_name", job);

@@ -166,9 +166,16 @@ const REFUSED: &[(&str, &[&str])] = &[
         &["scrape_configs[0] (a).scrap_interval: unknown key; did you mean scrape_interval?"],
     ),
     (
-        "scrape_configs: [{job_name: a, relabel_configs: []}]",
+        "scrape_configs: [{job_name: a, relabel_configs: [{action: keep}, {action: hashmod, target_label: x}, 7]}]",
         &[
-            "scrape_configs[0] (a).relabel_configs: relabelling of targets is not supported yet; set labels in static_configs",
+            "scrape_configs[0] (a).relabel_configs[1].modulus: hashmod needs one above 0",
+            "scrape_configs[0] (a).relabel_configs[2]: must be a mapping such as {action: drop, …}",
+        ],
+    ),
+    (
+        "scrape_configs: [{job_name: a, metric_relabel_configs: []}]",
+        &[
+            "scrape_configs[0] (a).metric_relabel_configs: a profile has the labels of its target; use relabel_configs, and remove it",
         ],
     ),
     (

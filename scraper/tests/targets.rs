@@ -59,6 +59,43 @@ fn service_name_defaults_to_the_configured_job() {
 }
 
 #[test]
+fn rules_see_what_was_discovered_and_come_before_everything_else() {
+    let job = job(r#"
+        profiling_config: {pprof_config: {memory: {}}},
+        relabel_configs: [
+            {source_labels: [__meta_ready], regex: 'no', action: drop},
+            {source_labels: [__address__], regex: '([^:]+):.*', target_label: __address__, replacement: '$1:9'},
+            {source_labels: [__meta_path], target_label: __profile_path__, regex: '(.+)'},
+            {regex: '__meta_label_(.+)', action: labelmap},
+            {source_labels: [__profile_name__, __param_x], regex: 'memory;1', action: drop},
+            {target_label: __scrape_interval__, replacement: 20s},
+        ],
+        params: {x: '1'},
+        static_configs: [
+            {targets: ['a:1'], labels: {__meta_ready: 'no'}},
+            {targets: ['b:1', 'b:2'], labels: {__meta_label_team: blue, __meta_path: /p}},
+        ]"#);
+    let (good, bad) = targets(&job, &job.static_configs);
+    let [target] = &good[..] else {
+        panic!("both addresses became one: {good:?}")
+    };
+    assert_eq!(
+        target.labels.selector(),
+        r#"{instance="b:9",job="shop",service_name="shop",team="blue"}"#
+    );
+    assert_eq!(target.url.to_string(), "http://b:9/p?seconds=9&x=1");
+    assert_eq!(target.interval.as_secs(), 20);
+    assert_eq!(target.discovered.get("__address__"), Some("b:1"));
+    let reasons: Vec<&str> = bad.iter().map(|bad| &*bad.reason).collect();
+    let (ready, memory) = (
+        "relabel_configs[0] (drop) drops it",
+        "relabel_configs[4] (drop) drops it",
+    );
+    assert_eq!(reasons, [ready, ready, memory, memory]);
+    assert!(bad.iter().all(|bad| bad.by_rule));
+}
+
+#[test]
 fn interval_and_timeout_come_from_labels_and_are_checked() {
     let own = job(
         "static_configs: [{targets: ['h:1'], labels: {__scrape_interval__: 4s, __scrape_timeout__: 2s}}]",

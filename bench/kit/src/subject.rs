@@ -62,8 +62,8 @@ pub type Sender = Box<dyn Fn() + Send + Sync>;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// The `main` of a measuring process: `handler DEPTH`, `start`, `record STACKS`, `report STACKS`, `work HZ MILLIS`
-/// (0 Hz: no profiler), `accuracy HZ THREADS MILLIS`, `bursts HZ`, `short HZ` or `busy HZ MILLIS`.
+/// The `main` of a measuring process: `handler DEPTH`, `start`, `record STACKS`, `report STACKS`,
+/// `overhead HZ THREADS MILLIS PAIRS`, `accuracy HZ THREADS MILLIS`, `bursts HZ` or `short HZ`.
 pub fn run_subject<S: Subject>() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match dispatch::<S>(&words) {
@@ -84,12 +84,13 @@ fn dispatch<S: Subject>(words: &[String]) -> Outcome {
         Some("start") => start::<S>(),
         Some("report") => report::<S>(number(1)? as usize),
         Some("record") => record::<S>(number(1)? as usize),
-        Some("work") => fixed_work::<S>(number(1)? as u32, number(2)?),
+        Some("overhead") => {
+            overhead::<S>(number(1)? as u32, number(2)?, number(3)?, number(4)?)
+        }
         Some("accuracy") => accuracy::<S>(number(1)? as u32, number(2)? as usize, number(3)?),
         Some("bursts") => bursts::<S>(number(1)? as u32),
         Some("short") => short_threads::<S>(number(1)? as u32),
-        Some("busy") => busy_threads::<S>(number(1)? as u32, number(2)?),
-        _ => Err("usage: bursts HZ | short HZ | busy HZ MILLIS | handler DEPTH | start | record STACKS | report STACKS | work HZ MILLIS | accuracy HZ THREADS MILLIS".into()),
+        _ => Err("usage: bursts HZ | short HZ | handler DEPTH | start | record STACKS | report STACKS | overhead HZ THREADS MILLIS PAIRS | accuracy HZ THREADS MILLIS".into()),
     }
 }
 
@@ -232,24 +233,59 @@ fn lost_meanwhile<S: Subject>(mut subject: S, first: Report) -> Outcome {
     Ok(())
 }
 
-/// CPU time of a fixed amount of work, with a profiler at `frequency_hz` or without (0).
-fn fixed_work<S: Subject>(frequency_hz: u32, millis: u64) -> Outcome {
-    let subject = if frequency_hz == 0 {
-        None
-    } else {
-        Some(S::start(frequency_hz, 1)?)
-    };
-    // Start-up is measured elsewhere.
-    thread::sleep(Duration::from_millis(300));
-    let before = process_cpu_ns();
-    for _ in 0..millis {
-        at_depth(20, &mut || {
-            black_box(work(500_000));
-        });
+/// What a fixed amount of work on `threads` threads costs more under a profiler: windows with and
+/// without it take turns in one process, so that neither the layout of a process nor the machine's
+/// slow changes look like a cost.
+fn overhead<S: Subject>(frequency_hz: u32, threads: u64, millis: u64, pairs: u64) -> Outcome {
+    let (mut percents, mut claimed_ns, mut spent_ns) = (Vec::new(), 0, 0);
+    for pair in 0..pairs {
+        let (mut with, mut without) = (0, 0);
+        for is_with in [pair % 2 == 0, pair % 2 == 1] {
+            let mut subject = is_with.then(|| S::start(frequency_hz, 1)).transpose()?;
+            // Start-up is measured elsewhere.
+            thread::sleep(Duration::from_millis(50));
+            let before = process_cpu_ns();
+            work_on(threads, millis);
+            let spent = process_cpu_ns() - before;
+            match &mut subject {
+                Some(subject) => {
+                    with = spent;
+                    spent_ns += spent;
+                    claimed_ns += subject.report()?.cpu_ns;
+                }
+                None => without = spent,
+            }
+        }
+        percents.push((with as f64 / without as f64 - 1.0) * 100.0);
     }
-    print("cpu_ns", (process_cpu_ns() - before) as f64);
-    drop(subject);
+    let (_, middle) = min_and_median(&mut percents);
+    let mut distances: Vec<f64> = percents.iter().map(|p| (p - middle).abs()).collect();
+    let (_, distance) = min_and_median(&mut distances);
+    print("overhead_percent", middle);
+    // Of a median of values that are about normal.
+    let error = 1.2533 * 1.4826 * distance / (percents.len() as f64).sqrt();
+    print("standard_error_percent", error);
+    print("seen", claimed_ns as f64 / spent_ns as f64);
     Ok(())
+}
+
+/// About `millis` of work on each of so many threads, 20 calls deep.
+fn work_on(threads: u64, millis: u64) {
+    let steps = || {
+        for _ in 0..millis {
+            at_depth(20, &mut || {
+                black_box(work(500_000));
+            });
+        }
+    };
+    match threads {
+        1 => steps(),
+        _ => thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(steps);
+            }
+        }),
+    }
 }
 
 /// CPU time in the profile over CPU time by the kernel, for `threads` busy threads.
@@ -313,31 +349,5 @@ fn told_of<S: Subject>(mut subject: S, spent_ns: u64) -> Outcome {
     subject.settle();
     print("spent_ns", spent_ns as f64);
     print("claimed_ns", subject.report()?.cpu_ns as f64);
-    Ok(())
-}
-
-/// CPU time of a fixed amount of work on 64 threads, and samples a second of it.
-fn busy_threads<S: Subject>(frequency_hz: u32, millis: u64) -> Outcome {
-    let mut subject = match frequency_hz {
-        0 => None,
-        frequency_hz => Some(S::start(frequency_hz, 1)?),
-    };
-    thread::sleep(Duration::from_millis(300));
-    let before = process_cpu_ns();
-    thread::scope(|scope| {
-        for _ in 0..64 {
-            scope.spawn(|| {
-                for _ in 0..millis {
-                    black_box(work(500_000));
-                }
-            });
-        }
-    });
-    let spent_ns = process_cpu_ns() - before;
-    print("cpu_ns", spent_ns as f64);
-    if let Some(subject) = &mut subject {
-        let claimed_ns = subject.report()?.cpu_ns;
-        print("claimed_ns", claimed_ns as f64);
-    }
     Ok(())
 }

@@ -15,7 +15,6 @@ use crate::{
 };
 
 const PASSES: usize = 5;
-const PAIRS: usize = 5;
 
 /// A profiler's measuring program.
 struct Subject {
@@ -242,32 +241,33 @@ impl Subjects {
         Ok(())
     }
 
-    /// Percent of CPU time that a fixed amount of work takes more under a profiler: the middle of
-    /// pairs that were run one right after the other.
+    /// Percent of CPU time that a fixed amount of work takes more under a profiler.
     fn overhead(&self, frequency: u32) -> Outcome<()> {
-        let mut percents = vec![Vec::new(); self.0.len()];
-        for _ in 0..PAIRS {
-            for (subject, percents) in self.0.iter().zip(&mut percents) {
-                let work = |frequency: u32| {
-                    let args = ["work".to_owned(), frequency.to_string(), "200".to_owned()];
-                    readings(&subject.program, &args)?.get("cpu_ns")
-                };
-                let (without, with) = (work(0)?, work(frequency)?);
-                percents.push((with / without - 1.0) * 100.0);
-            }
+        let args = [
+            "overhead".to_owned(),
+            frequency.to_string(),
+            "1".to_owned(),
+            "100".to_owned(),
+            "80".to_owned(),
+        ];
+        let mut percents = Vec::new();
+        for subject in &self.0 {
+            let run = readings(&subject.program, &args)?;
+            percents.push((
+                run.get("overhead_percent")?,
+                run.get("standard_error_percent")?,
+            ));
         }
-        let middle = |values: &mut Vec<f64>| {
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
-        let middles: Vec<f64> = percents.iter_mut().map(middle).collect();
-        let peer = self.peers(|at| format!("{}%", Short(middles[at])));
+        let peer = self.peers(|at| format!("{}%", Short(percents[at].0)));
         print(
             &format!("overhead_{frequency}hz"),
-            middles[0],
+            percents[0].0,
             "%",
-            Goal::None,
-            &peer,
+            match frequency {
+                97 => Goal::AtMost(0.15),
+                _ => Goal::None,
+            },
+            &format!("{peer},standard_error:{}%", Short(percents[0].1)),
         );
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::duration::format_duration;
 use super::reader::{Problems, Section, scalar, texts};
 use crate::Labels;
+use pilotlight_labels::{Problem, Rule};
 use pilotlight_wire::{Authorization, TlsClient};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ pub struct ScrapeConfig {
     pub static_configs: Vec<Group>,
     /// Targets in files of their own, followed while running.
     pub file_sd_configs: Vec<FileSd>,
+    /// Applied to the labels of each profile of each target before anything else is read from them.
+    pub relabel_configs: Vec<Rule>,
     /// What is fetched from each target.
     pub profiles: Vec<Profile>,
     /// Captures of this length fill the time before the first tick, for a process that has something to show at once;
@@ -130,6 +133,7 @@ impl ScrapeConfig {
                 labels: Labels::new(),
             }],
             file_sd_configs: Vec::new(),
+            relabel_configs: Vec::new(),
             profiles: vec![cpu(INTERVAL)],
             authorization: None,
             secure: false,
@@ -221,6 +225,7 @@ pub(super) fn read_job(
         tls: read_tls(&mut job, folder),
         static_configs: read_groups(&mut job),
         file_sd_configs: read_file_sd(&mut job, folder),
+        relabel_configs: read_rules(job.list("relabel_configs"), job.problems()),
         profiles: read_profiling(&mut job, scrape_interval),
         job_name,
         scrape_interval,
@@ -346,6 +351,23 @@ pub(crate) fn read_group(place: String, value: &Value, problems: &Problems) -> G
     }
     group.finish(|_| None);
     Group { targets, labels }
+}
+
+/// A list of rules, such as `relabel_configs`.
+pub fn read_rules(list: Vec<(String, &Value)>, problems: &Problems) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for (place, value) in list {
+        match Rule::read(value) {
+            Ok(rule) => rules.push(rule),
+            Err(wrong) => {
+                for Problem { key, text } in wrong {
+                    let dot = if key.is_empty() { "" } else { "." };
+                    problems.add(&format!("{place}{dot}{key}"), text);
+                }
+            }
+        }
+    }
+    rules
 }
 
 fn read_file_sd(job: &mut Section, folder: &Path) -> Vec<FileSd> {
@@ -503,10 +525,9 @@ fn later_job(key: &str) -> Option<String> {
         );
     }
     let text = match key {
-        "relabel_configs" => {
-            "relabelling of targets is not supported yet; set labels in static_configs"
+        "metric_relabel_configs" => {
+            "a profile has the labels of its target; use relabel_configs, and remove it"
         }
-        "metric_relabel_configs" => "relabelling of series is not supported yet; remove it",
         "basic_auth" | "oauth2" | "http_headers" => {
             "of authentication only authorization and tls_config are supported yet"
         }

@@ -1,4 +1,20 @@
-//! Label sets as Prometheus has them.
+//! Label sets as Prometheus has them, and its relabelling.
+//!
+//! ```
+//! use pilotlight_labels::{Labels, Outcome, Rule, relabel};
+//! let rule = Rule::read(&serde_json::json!({
+//!     "source_labels": ["__address__"], "regex": "(.+):.*", "target_label": "node",
+//! }));
+//! let mut labels = Labels::from_iter([("__address__", "10.0.0.7:6060")]);
+//! assert_eq!(relabel(&[rule.unwrap()], &mut labels), Outcome::Kept);
+//! assert_eq!(labels.get("node"), Some("10.0.0.7"));
+//! ```
+
+mod relabel;
+mod rule;
+
+pub use relabel::{Outcome, relabel};
+pub use rule::{Action, Problem, Rule};
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -92,7 +108,7 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Labels {
 }
 
 /// Escapes a value for a quoted place in a selector or in Prometheus' text format.
-pub(crate) fn escape(value: &str) -> String {
+pub fn escape(value: &str) -> String {
     value
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
