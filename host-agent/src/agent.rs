@@ -289,5 +289,6 @@ impl Work {
         let mut lost = batch.losses.clone();
         lost.add("process_unknown", exports.unknown);
         counters.lose(&lost);
+        counters.meet(&batch.met);
     }
 }

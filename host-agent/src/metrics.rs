@@ -1,6 +1,6 @@
 //! What was sampled, lost and sent, and what the agent itself takes: Prometheus' text format.
 
-use crate::{Counters, UploadCounters};
+use crate::{Counters, Losses, UploadCounters};
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,18 +52,20 @@ fn samples(out: &mut Text, counters: &Counters) {
     let help = "Samples whose stack ended before its root.";
     let cut = number(&counters.cut_samples);
     out.total("pilotlight_agent_cut_samples_total", help, cut);
+    let help = "Samples in code of an interpreter whose scripts are not seen.";
+    let shallow = number(&counters.shallow_samples);
+    out.total("pilotlight_agent_shallow_samples_total", help, shallow);
     let help = "Samples that were lost, by reason.";
     let losses = counters.losses();
-    let lost: Vec<_> = losses
-        .iter()
-        .map(|(reason, n)| (format!("{{reason=\"{reason}\"}}"), n))
-        .collect();
-    out.family(
+    out.named(
         "pilotlight_agent_lost_samples_total",
         help,
-        "counter",
-        &lost,
+        "reason",
+        &losses,
     );
+    let help = "What the sampler met on its way, by name; what of it is a loss stands there too.";
+    let met = counters.met();
+    out.named("pilotlight_agent_sampler_events_total", help, "event", &met);
 }
 
 fn pushes(out: &mut Text, counters: &Counters) {
@@ -148,6 +150,12 @@ impl Text {
         self.family(name, help, "counter", &[(String::new(), value)]);
     }
 
+    fn named(&mut self, name: &str, help: &str, label: &str, counts: &Losses) {
+        let row = |(value, n)| (format!("{{{label}=\"{value}\"}}"), n);
+        let rows: Vec<_> = counts.iter().map(row).collect();
+        self.family(name, help, "counter", &rows);
+    }
+
     fn counter(&mut self, name: &str, help: &str, label: &str, rows: &[(&str, &AtomicU64)]) {
         let row =
             |(value, of): &(&str, &AtomicU64)| (format!("{{{label}=\"{value}\"}}"), number(of));
@@ -159,7 +167,6 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Losses;
 
     #[test]
     fn losses_stand_by_reason_and_all_families_have_a_type() {
@@ -185,11 +192,45 @@ mod tests {
         for line in lines {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
+        assert!(text.contains("process_cpu_seconds_total "));
         let typed = |line: &&str| !line.starts_with('#');
         for line in text.lines().filter(typed) {
             let name = line.split(['{', ' ']).next().unwrap();
             assert!(text.contains(&format!("# TYPE {name} ")), "{line}");
         }
-        assert!(text.contains("process_cpu_seconds_total "));
+    }
+
+    #[test]
+    fn every_counter_is_exported() {
+        let (counters, uploads) = (Counters::default(), UploadCounters::default());
+        let UploadCounters {
+            sent,
+            not_wanted,
+            failed,
+        } = &uploads;
+        let mut all = counters.all().to_vec();
+        all.extend([("sent", sent), ("not_wanted", not_wanted), ("failed", failed)]);
+        for (number, (_, counter)) in (7001..).zip(&all) {
+            counter.store(number, Ordering::Relaxed);
+        }
+        let (mut lost, mut met) = (Losses::default(), Losses::default());
+        lost.add("ring_full", 8001);
+        met.add("raw_limit", 8002);
+        counters.lose(&lost);
+        counters.meet(&met);
+        let text = text(&State {
+            sampler: "bpf",
+            counters: &counters,
+            uploads: &uploads,
+            processes: 0,
+            files: (0, 0),
+        });
+        // The sum of losses stands there by reason.
+        let single = all.iter().filter(|(name, _)| *name != "lost_samples");
+        let wanted = single.map(|(name, counter)| (*name, number(counter)));
+        for (name, value) in wanted.chain([("losses", 8001), ("met", 8002)]) {
+            let end = format!(" {value}");
+            assert!(text.lines().any(|l| l.ends_with(&end)), "{name} in {text}");
+        }
     }
 }

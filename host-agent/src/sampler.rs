@@ -56,6 +56,8 @@ pub struct Batch {
     pub samples: Vec<Sample>,
     /// What is missing.
     pub losses: Losses,
+    /// What the sampler met on its way, by name: ticks, ends of walks, tables that were evicted.
+    pub met: Losses,
 }
 
 /// What a sample stands for.

@@ -58,6 +58,10 @@ struct State {
     failed: Option<pilotlight_agent_bpf::Error>,
     /// Samples of processes whose tables are being made.
     held: Vec<Raw>,
+    /// Tables that found no room any more, up to the last drain.
+    evicted: u64,
+    /// Waits that the kernel could not walk, since the last drain.
+    waits: u64,
 }
 
 impl BpfSampler {
@@ -82,6 +86,8 @@ impl BpfSampler {
             period_ns: 1_000_000_000 / u64::from(options.frequency_hz.clamp(1, 997)),
             failed: None,
             held: Vec::new(),
+            evicted: 0,
+            waits: 0,
         };
         let shared = Arc::new(Shared {
             end: AtomicBool::new(false),
@@ -244,7 +250,11 @@ impl State {
     fn turn(&mut self, raw: Vec<Raw>) -> Vec<u32> {
         let mut pids = Vec::new();
         for sample in raw {
-            if sample.waiting.is_some() || !self.wants(sample.pid) {
+            if !self.wants(sample.pid) {
+                continue;
+            }
+            if sample.waiting.is_some() {
+                self.waits += 1;
                 continue;
             }
             pids.push(sample.pid);
@@ -291,7 +301,16 @@ impl State {
         let refused = self.publisher.sweep(self.engine.tables())?;
         let mut batch = self.sideband.take();
         batch.losses.add("no_room_for_mappings", refused);
+        batch
+            .losses
+            .add("wait_not_walked", std::mem::take(&mut self.waits));
         samples::losses(&drained, &mut batch.losses);
+        for (name, count) in &drained.counters {
+            batch.met.add(name, *count);
+        }
+        let evicted = self.engine.tables().size().evicted;
+        let before = std::mem::replace(&mut self.evicted, evicted);
+        batch.met.add("tables_evicted", evicted - before);
         for counted in &drained.counted {
             if self.wants(counted.pid) {
                 let sample = samples::sample(counted, &self.processes, &batch, self.period_ns);

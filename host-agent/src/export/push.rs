@@ -39,6 +39,7 @@ pub struct Counters {
     /// Their bytes.
     pub waiting_bytes: AtomicU64,
     losses: Mutex<Losses>,
+    met: Mutex<Losses>,
     error: Mutex<Option<String>>,
 }
 
@@ -53,6 +54,49 @@ impl Counters {
         let losses = self.losses.lock();
         losses.unwrap_or_else(PoisonError::into_inner).merge(more);
         self.lost_samples.fetch_add(more.total(), Ordering::Relaxed);
+    }
+
+    /// What the sampler met on its way, by name.
+    pub fn met(&self) -> Losses {
+        let met = self.met.lock();
+        met.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn meet(&self, more: &Losses) {
+        let met = self.met.lock();
+        met.unwrap_or_else(PoisonError::into_inner).merge(more);
+    }
+
+    /// Those that are numbers; a new one is not forgotten here.
+    #[cfg(test)]
+    pub(crate) fn all(&self) -> [(&'static str, &AtomicU64); 10] {
+        let Counters {
+            samples,
+            cut_samples,
+            shallow_samples,
+            lost_samples,
+            left_to_sdk,
+            pushed,
+            dropped,
+            damaged,
+            waiting,
+            waiting_bytes,
+            losses: _,
+            met: _,
+            error: _,
+        } = self;
+        [
+            ("samples", samples),
+            ("cut_samples", cut_samples),
+            ("shallow_samples", shallow_samples),
+            ("lost_samples", lost_samples),
+            ("left_to_sdk", left_to_sdk),
+            ("pushed", pushed),
+            ("dropped", dropped),
+            ("damaged", damaged),
+            ("waiting", waiting),
+            ("waiting_bytes", waiting_bytes),
+        ]
     }
 
     /// Why the last push failed; `None` once one went well again.

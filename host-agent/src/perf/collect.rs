@@ -240,6 +240,7 @@ impl Collector {
                 .map(sample)
                 .collect(),
             losses: std::mem::take(&mut self.losses),
+            met: Losses::default(),
         }
     }
 }
