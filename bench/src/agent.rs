@@ -23,6 +23,7 @@ pub fn run() -> Outcome<()> {
             print(&run, frequency_hz, load)?;
         }
     }
+    crate::agent_tables::run()?;
     crate::agent_walk::run()
 }
 

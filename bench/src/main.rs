@@ -20,6 +20,7 @@
 //! Peers are built on demand below `target/bench`; `profile` needs Go.
 
 mod agent;
+mod agent_tables;
 mod agent_walk;
 mod child;
 mod cold_build;

@@ -5,6 +5,7 @@ use crate::export::{
     Counters, Export, ExportOptions, Exporter, Exports, Naming, Parcel, Protocol, PushOptions,
     Pusher,
 };
+use crate::files::Files;
 use crate::labels::{KubernetesOptions, Pods};
 use crate::metrics;
 use crate::perf::PerfSampler;
@@ -44,6 +45,10 @@ pub struct Options {
     pub queue_bytes: u64,
     /// Profiles wait here for the server, and outlive the agent; `None`: in memory.
     pub queue_folder: Option<PathBuf>,
+    /// Unwind tables are kept here for the next agent; `None`: nowhere.
+    pub tables_folder: Option<PathBuf>,
+    /// Bytes that they may take there.
+    pub tables_bytes: u64,
     /// What the server speaks. Files that name addresses go to pilotlight alone.
     pub protocol: Protocol,
     /// Environment variables of processes, and the labels that they become.
@@ -68,6 +73,8 @@ impl Options {
             upload: UploadOptions::default(),
             queue_bytes: 64 << 20,
             queue_folder: None,
+            tables_folder: None,
+            tables_bytes: 128 << 20,
             protocol: Protocol::default(),
             label_env: Vec::new(),
             kubernetes: None,
@@ -105,13 +112,17 @@ impl Agent {
     /// Starts sampling and exporting on the current tokio runtime.
     ///
     /// # Errors
-    /// When nothing may be sampled, or the folder of the queue cannot be used.
+    /// When nothing may be sampled, or the folder of the queue or of tables cannot be used.
     ///
     /// # Panics
     /// Outside a tokio runtime with timers and I/O.
     pub fn start(mut options: Options) -> Result<Agent, Error> {
         options.upload.off |= options.protocol != Protocol::Pilotlight;
-        let processes = Arc::new(Processes::new());
+        let files = match &options.tables_folder {
+            Some(folder) => Files::kept_in(folder, options.tables_bytes)?,
+            None => Files::default(),
+        };
+        let processes = Arc::new(Processes::with_files(files));
         let sampler = start_sampler(&options, &processes)?;
         let name = sampler.name();
         let counters = Arc::new(Counters::default());
@@ -197,7 +208,7 @@ impl Agent {
             counters: &self.counters,
             uploads: &self.uploads,
             processes: self.processes.count(),
-            files: self.processes.files().size(),
+            tables: self.processes.files().counts(),
         })
     }
 

@@ -26,6 +26,7 @@ mod agent;
 pub mod bpf;
 mod calls;
 pub mod confine;
+mod disk;
 pub mod doctor;
 mod error;
 mod export;

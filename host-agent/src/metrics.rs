@@ -1,5 +1,6 @@
 //! What was sampled, lost and sent, and what the agent itself takes: Prometheus' text format.
 
+use crate::files::TableCounts;
 use crate::{Counters, Losses, UploadCounters};
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +12,7 @@ pub(crate) struct State<'a> {
     pub uploads: &'a UploadCounters,
     /// Processes that are remembered.
     pub processes: usize,
-    /// Files whose tables are kept, and the bytes of these.
-    pub files: (usize, usize),
+    pub tables: TableCounts,
 }
 
 /// The whole text.
@@ -23,10 +23,7 @@ pub(crate) fn text(state: &State<'_>) -> String {
     uploads(&mut out, state.uploads);
     let sampler = [(format!("{{sampler=\"{}\"}}", state.sampler), 1)];
     out.gauge("pilotlight_agent_info", "How it samples.", &sampler);
-    let tables = "Bytes of unwind tables in memory.";
-    out.one("pilotlight_agent_table_bytes", tables, state.files.1);
-    let files = "Files whose unwind tables are in memory.";
-    out.one("pilotlight_agent_files", files, state.files.0);
+    tables(&mut out, &state.tables);
     let processes = "Processes that are remembered.";
     out.one("pilotlight_agent_processes", processes, state.processes);
     let help = "System calls beyond those that the agent needs, by number; each got EPERM.";
@@ -103,6 +100,30 @@ fn uploads(out: &mut Text, uploads: &UploadCounters) {
     out.counter("pilotlight_agent_files_total", help, "state", &states);
 }
 
+fn tables(out: &mut Text, counts: &TableCounts) {
+    let help = "Bytes of unwind tables in memory.";
+    out.one("pilotlight_agent_table_bytes", help, counts.bytes);
+    let help = "Files whose unwind tables are in memory.";
+    out.one("pilotlight_agent_files", help, counts.files);
+    let help =
+        "Unwind tables, by where they came from: compiled, or read from the folder of tables.";
+    let name = "pilotlight_agent_tables_total";
+    let from = [("built", counts.built), ("cached", counts.cached)];
+    out.counts(name, help, "from", &from);
+    let help = "Unwind tables in the folder of tables.";
+    out.one("pilotlight_agent_kept_tables", help, counts.kept);
+    let help = "Bytes of the files in the folder of tables.";
+    out.one("pilotlight_agent_kept_table_bytes", help, counts.kept_bytes);
+    let help = "What of the folder of tables went: damaged places, files of other versions, tables for want of room.";
+    let gone = [
+        ("damaged", counts.damaged),
+        ("outdated", counts.outdated),
+        ("evicted", counts.evicted),
+    ];
+    let name = "pilotlight_agent_kept_tables_gone_total";
+    out.counts(name, help, "reason", &gone);
+}
+
 /// CPU time in user and kernel mode; what BPF takes counts for whom it interrupts.
 fn costs(out: &mut Text) {
     // SAFETY: zeros are a value of this struct of numbers.
@@ -151,14 +172,17 @@ impl Text {
     }
 
     fn named(&mut self, name: &str, help: &str, label: &str, counts: &Losses) {
-        let row = |(value, n)| (format!("{{{label}=\"{value}\"}}"), n);
-        let rows: Vec<_> = counts.iter().map(row).collect();
-        self.family(name, help, "counter", &rows);
+        let rows: Vec<_> = counts.iter().collect();
+        self.counts(name, help, label, &rows);
     }
 
     fn counter(&mut self, name: &str, help: &str, label: &str, rows: &[(&str, &AtomicU64)]) {
-        let row =
-            |(value, of): &(&str, &AtomicU64)| (format!("{{{label}=\"{value}\"}}"), number(of));
+        let rows: Vec<_> = rows.iter().map(|(value, n)| (*value, number(n))).collect();
+        self.counts(name, help, label, &rows);
+    }
+
+    fn counts(&mut self, name: &str, help: &str, label: &str, rows: &[(&str, u64)]) {
+        let row = |(value, n): &(&str, u64)| (format!("{{{label}=\"{value}\"}}"), *n);
         let rows: Vec<_> = rows.iter().map(row).collect();
         self.family(name, help, "counter", &rows);
     }
@@ -181,7 +205,10 @@ mod tests {
             counters: &counters,
             uploads: &UploadCounters::default(),
             processes: 2,
-            files: (1, 4096),
+            tables: TableCounts {
+                bytes: 4096,
+                ..TableCounts::default()
+            },
         });
         let lines = [
             "pilotlight_agent_samples_total{state=\"exported\"} 7",
@@ -209,10 +236,25 @@ mod tests {
             failed,
         } = &uploads;
         let mut all = counters.all().to_vec();
-        all.extend([("sent", sent), ("not_wanted", not_wanted), ("failed", failed)]);
+        all.extend([
+            ("sent", sent),
+            ("not_wanted", not_wanted),
+            ("failed", failed),
+        ]);
         for (number, (_, counter)) in (7001..).zip(&all) {
             counter.store(number, Ordering::Relaxed);
         }
+        let tables = TableCounts {
+            files: 9001,
+            bytes: 9002,
+            built: 9003,
+            cached: 9004,
+            kept: 9005,
+            kept_bytes: 9006,
+            damaged: 9007,
+            outdated: 9008,
+            evicted: 9009,
+        };
         let (mut lost, mut met) = (Losses::default(), Losses::default());
         lost.add("ring_full", 8001);
         met.add("raw_limit", 8002);
@@ -223,12 +265,14 @@ mod tests {
             counters: &counters,
             uploads: &uploads,
             processes: 0,
-            files: (0, 0),
+            tables,
         });
         // The sum of losses stands there by reason.
         let single = all.iter().filter(|(name, _)| *name != "lost_samples");
         let wanted = single.map(|(name, counter)| (*name, number(counter)));
-        for (name, value) in wanted.chain([("losses", 8001), ("met", 8002)]) {
+        let of_tables = (9001..=9009).map(|value| ("tables", value));
+        let summed = [("losses", 8001), ("met", 8002)];
+        for (name, value) in wanted.chain(summed).chain(of_tables) {
             let end = format!(" {value}");
             assert!(text.lines().any(|l| l.ends_with(&end)), "{name} in {text}");
         }

@@ -1,5 +1,7 @@
 //! The flat table: pages of sorted 4-byte rows over a pool of deduplicated rules.
 
+mod saved;
+
 use crate::Error;
 use crate::cfi::{EhFrame, Fde, Machine};
 use crate::image::{Image, ProgramHeader, mapped_headers};

@@ -71,7 +71,14 @@ pub fn apply(section: &Value, options: &mut Options) -> Result<More, Vec<String>
         options.queue_bytes = bytes;
     }
     if let Some(folder) = agent.text("queue_dir") {
+        options.tables_folder = Some(Path::new(&folder).join("tables"));
         options.queue_folder = Some(folder.into());
+    }
+    if let Some(folder) = agent.text("tables_dir") {
+        options.tables_folder = Some(folder.into());
+    }
+    if let Some(bytes) = agent.size("tables_size") {
+        options.tables_bytes = bytes;
     }
     if let Some(word) = agent.text("protocol") {
         match Protocol::parse(&word) {
@@ -203,6 +210,13 @@ mod tests {
         assert_eq!(
             (read.protocol, read.queue_folder.take()),
             (Protocol::Otlp, Some("/q".into()))
+        );
+        assert_eq!(read.tables_folder, Some("/q/tables".into()));
+        let section = json!({"queue_dir": "/q", "tables_dir": "/t", "tables_size": "1MB"});
+        assert_eq!(apply(&section, &mut read), Ok(More::default()));
+        assert_eq!(
+            (read.tables_folder.take(), read.tables_bytes),
+            (Some("/t".into()), 1 << 20)
         );
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         assert_eq!(

@@ -8,11 +8,11 @@
 //! first half of the SHA-256 of all that follows the state and of both parts (16).
 
 use super::parcel::Parcel;
-use sha2::{Digest, Sha256};
+use crate::disk::{checksum, open_alone};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const FILES: u64 = 8;
@@ -71,7 +71,7 @@ impl Spool {
         };
         let mut found = Found::default();
         for number in 0..FILES {
-            let file = open_file(&folder.join(format!("queue-{number}")))?;
+            let file = open_alone(&folder.join(format!("queue-{number}")))?;
             spool.files.push(Segment { file, end: 0 });
             found.damaged += spool.scan(number as usize)?;
         }
@@ -191,22 +191,6 @@ impl Spool {
     }
 }
 
-fn open_file(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(io::Error::other("another agent uses this folder")),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
-}
-
 struct Header {
     state: u8,
     sequence: u64,
@@ -237,7 +221,7 @@ impl Header {
 
     fn is_whole(&self, bytes: &[u8]) -> bool {
         let parts = bytes.get(8..32).zip(bytes.get(HEADER..self.bytes()));
-        parts.is_some_and(|(header, parts)| sum(header, parts) == self.sum)
+        parts.is_some_and(|(header, parts)| checksum(&[header, parts]) == self.sum)
     }
 }
 
@@ -252,19 +236,9 @@ fn record(sequence: u64, id: u64, parcel: &Parcel) -> Vec<u8> {
     out.extend([0; 16]);
     out.extend(head);
     out.extend_from_slice(&parcel.body);
-    let sum = sum(&out[8..32], &out[HEADER..]);
+    let sum = checksum(&[&out[8..32], &out[HEADER..]]);
     out[32..HEADER].copy_from_slice(&sum);
     out
-}
-
-fn sum(header: &[u8], parts: &[u8]) -> [u8; 16] {
-    let hash = Sha256::new()
-        .chain_update(header)
-        .chain_update(parts)
-        .finalize();
-    let mut half = [0; 16];
-    half.copy_from_slice(&hash[..16]);
-    half
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {

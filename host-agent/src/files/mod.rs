@@ -1,5 +1,6 @@
 //! Files that are mapped into processes: read once each, whoever maps them.
 
+mod cache;
 mod ids;
 mod sparse;
 
@@ -11,7 +12,8 @@ use pilotlight_unwind::{Module, Modules, Segment, Table};
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Which file, and which contents of it.
@@ -64,9 +66,53 @@ impl File {
 
 /// All files, by identity.
 #[derive(Debug, Default)]
-pub struct Files(Mutex<HashMap<FileKey, Option<Arc<File>>>>);
+pub struct Files {
+    known: Mutex<HashMap<FileKey, Option<Arc<File>>>>,
+    cache: Option<Mutex<cache::Cache>>,
+    built: AtomicU64,
+    cached: AtomicU64,
+}
+
+/// Files whose tables are in memory, and where tables came from since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableCounts {
+    /// Files that are known.
+    pub files: u64,
+    /// Bytes of their rows.
+    pub bytes: u64,
+    /// Tables that were compiled.
+    pub built: u64,
+    /// Tables that were read from the folder of tables instead.
+    pub cached: u64,
+    /// Tables in that folder,
+    pub kept: u64,
+    /// and bytes of its files.
+    pub kept_bytes: u64,
+    /// Places in it that were damaged.
+    pub damaged: u64,
+    /// Files in it of another version.
+    pub outdated: u64,
+    /// Tables in it that made room for others.
+    pub evicted: u64,
+}
 
 impl Files {
+    /// Tables are kept in `folder` too, in at most `budget_bytes`, and found there by the next agent.
+    ///
+    /// # Errors
+    /// When the folder cannot be used, or another agent uses it.
+    pub fn kept_in(folder: &Path, budget_bytes: u64) -> Result<Files, Error> {
+        let opened = cache::Cache::open(folder, budget_bytes);
+        let cache = opened.map_err(|source| Error::Io {
+            path: folder.display().to_string(),
+            source,
+        })?;
+        Ok(Files {
+            cache: Some(Mutex::new(cache)),
+            ..Files::default()
+        })
+    }
+
     /// The file behind a mapping of `pid`; `None` when it cannot be had, or is no ELF file.
     pub fn of(&self, pid: u32, mapping: &Mapping) -> Option<Arc<File>> {
         if !mapping.is_file() {
@@ -77,7 +123,7 @@ impl Files {
             return known.clone();
         }
         // A file that cannot be read is not tried again until it changes.
-        let read = read(&file, key, mapping).ok().map(Arc::new);
+        let read = self.read(&file, key, mapping).ok().map(Arc::new);
         // Another thread may have read it meanwhile: its table is the one that all share.
         self.lock().entry(key).or_insert(read).clone()
     }
@@ -111,15 +157,80 @@ impl Files {
         }
     }
 
-    /// Files that are known, and the bytes of their rows.
-    pub fn size(&self) -> (usize, usize) {
-        let files = self.lock();
-        let rows = |file: &Arc<File>| file.table.rows().len() * 4;
-        (files.len(), files.values().flatten().map(rows).sum())
+    /// What there is, and where it came from.
+    pub fn counts(&self) -> TableCounts {
+        let known = self.lock();
+        let rows = |file: &Arc<File>| file.table.rows().len() as u64 * 4;
+        let (files, bytes) = (known.len() as u64, known.values().flatten().map(rows).sum());
+        drop(known);
+        let mut counts = TableCounts {
+            files,
+            bytes,
+            built: self.built.load(Ordering::Relaxed),
+            cached: self.cached.load(Ordering::Relaxed),
+            ..TableCounts::default()
+        };
+        if let Some(cache) = self.cache() {
+            let (kept, bytes) = cache.size();
+            let of = cache.counts();
+            (counts.kept, counts.kept_bytes) = (kept as u64, bytes);
+            (counts.damaged, counts.outdated, counts.evicted) =
+                (of.damaged, of.outdated, of.evicted);
+        }
+        counts
+    }
+
+    fn read(&self, file: &fs::File, key: FileKey, mapping: &Mapping) -> Result<File, Error> {
+        let failed = |reason| Error::File {
+            path: String::from_utf8_lossy(&mapping.path).into_owned(),
+            reason,
+        };
+        sparse::is_elf(file).map_err(failed)?;
+        let build_id = ids::id(file, key.size).map_err(|error| failed(error.to_string()))?;
+        let cached = self
+            .cache()
+            .and_then(|mut cache| cache.get(&key, &build_id));
+        let (table, segments) = match cached {
+            Some(kept) => {
+                self.cached.fetch_add(1, Ordering::Relaxed);
+                (Arc::new(kept.table), kept.segments)
+            }
+            None => self.build(file, key, &build_id).map_err(failed)?,
+        };
+        Ok(File {
+            key,
+            build_id,
+            table,
+            segments,
+            runtime: runtimes::find(file),
+        })
+    }
+
+    fn build(
+        &self,
+        file: &fs::File,
+        key: FileKey,
+        build_id: &str,
+    ) -> Result<(Arc<Table>, Vec<Segment>), String> {
+        let bytes = sparse::read(file, key.size)?;
+        let module = Module::from_elf(bytes.bytes(), 0, Vec::new()).map_err(|e| e.to_string())?;
+        drop(bytes);
+        self.built.fetch_add(1, Ordering::Relaxed);
+        if let Some(mut cache) = self.cache() {
+            // Without room on the disk it is made again next time.
+            let put = cache.put(&key, build_id, &module.table, &module.segments);
+            drop(put);
+        }
+        Ok((module.table, module.segments))
+    }
+
+    fn cache(&self) -> Option<MutexGuard<'_, cache::Cache>> {
+        let cache = self.cache.as_ref()?.lock();
+        Some(cache.unwrap_or_else(PoisonError::into_inner))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<FileKey, Option<Arc<File>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -179,29 +290,6 @@ pub(crate) fn open_regular(path: PathBuf) -> Option<(fs::File, FileKey)> {
     data.is_file().then_some((file, key))
 }
 
-fn read(file: &fs::File, key: FileKey, mapping: &Mapping) -> Result<File, Error> {
-    let path = || String::from_utf8_lossy(&mapping.path).into_owned();
-    let bytes = sparse::read(file, key.size).map_err(|reason| Error::File {
-        path: path(),
-        reason,
-    })?;
-    let module = Module::from_elf(bytes.bytes(), 0, Vec::new()).map_err(|error| Error::File {
-        path: path(),
-        reason: error.to_string(),
-    })?;
-    let build_id = ids::id(file, key.size).map_err(|error| Error::File {
-        path: path(),
-        reason: error.to_string(),
-    })?;
-    Ok(File {
-        key,
-        build_id,
-        table: module.table,
-        segments: module.segments,
-        runtime: runtimes::find(file),
-    })
-}
-
 /// The kernel maps one and the same page of functions into every process: ours is read. The bias is relative to its
 /// start.
 fn vdso() -> Option<&'static (Arc<Table>, u64)> {
@@ -217,4 +305,48 @@ fn vdso() -> Option<&'static (Arc<Table>, u64)> {
         Some((module.table, module.base_avma.wrapping_sub(start)))
     };
     VDSO.get_or_init(read).as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Processes;
+
+    #[test]
+    fn the_second_start_builds_no_table_and_has_the_same_rows() {
+        let name = format!("pilotlight-kept-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let start = || {
+            let processes = Processes::with_files(Files::kept_in(&folder, 64 << 20).unwrap());
+            let pid = std::process::id();
+            let process = processes.current(pid).unwrap();
+            let modules = processes.modules(pid).unwrap();
+            let counts = processes.files().counts();
+            let runtimes = |mapping: &Mapping| {
+                let file = processes.files().of(pid, mapping)?;
+                Some((
+                    file.build_id.clone(),
+                    file.segments.clone(),
+                    file.bias(mapping),
+                ))
+            };
+            let files: Vec<_> = process.mappings.iter().map(runtimes).collect();
+            (modules, files, counts)
+        };
+        let (first, first_files, counts) = start();
+        assert!(counts.built >= 2 && counts.cached == 0, "{counts:?}");
+        let (second, second_files, after) = start();
+        assert_eq!((after.built, after.cached), (0, counts.built));
+        assert_eq!((after.damaged, after.outdated, after.evicted), (0, 0, 0));
+        assert_eq!(first_files, second_files);
+        for (a, b) in first.iter().zip(second.iter()) {
+            assert_eq!(a.table.rows(), b.table.rows());
+            assert_eq!(a.table.rules(), b.table.rules());
+            assert_eq!(
+                (a.image_base(), a.start_avma),
+                (b.image_base(), b.start_avma)
+            );
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

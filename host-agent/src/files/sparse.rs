@@ -8,8 +8,11 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::ptr::{NonNull, null_mut};
 
+/// 64 bits, little-endian.
+const MAGIC: &[u8; 6] = b"\x7fELF\x02\x01";
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
@@ -71,6 +74,16 @@ impl Drop for Sparse {
     }
 }
 
+/// The file begins as a 64-bit ELF file does.
+pub(super) fn is_elf(file: &File) -> Result<(), String> {
+    let mut start = [0; 6];
+    let read = file.read_exact_at(&mut start, 0);
+    match read.is_ok() && start == *MAGIC {
+        true => Ok(()),
+        false => Err("no 64-bit ELF file".to_owned()),
+    }
+}
+
 /// Headers, notes, and the segment that holds `.eh_frame`.
 pub(super) fn read(file: &File, size: u64) -> Result<Sparse, String> {
     let length = usize::try_from(size).ok().filter(|&length| length >= EHDR);
@@ -100,7 +113,7 @@ pub(super) fn read(file: &File, size: u64) -> Result<Sparse, String> {
 }
 
 fn header_table(bytes: &[u8]) -> Option<(u64, usize)> {
-    let elf = bytes.get(..6) == Some(b"\x7fELF\x02\x01") && u16_at(bytes, 54)? == PHDR as u16;
+    let elf = bytes.get(..6) == Some(MAGIC) && u16_at(bytes, 54)? == PHDR as u16;
     let count = usize::from(u16_at(bytes, 56)?);
     (elf && count <= limits::PROGRAM_HEADERS).then_some((u64_at(bytes, 32)?, count))
 }

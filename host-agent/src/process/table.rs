@@ -66,6 +66,14 @@ impl Processes {
         Self::default()
     }
 
+    /// An empty table over `files`.
+    pub fn with_files(files: Files) -> Self {
+        Self {
+            files,
+            ..Self::default()
+        }
+    }
+
     /// Processes that run, as far as anybody told.
     pub fn count(&self) -> usize {
         self.lock().alive.len()
