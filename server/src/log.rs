@@ -7,6 +7,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Something that is as it should be.
+pub fn info(what: &str, pairs: &[(&str, &dyn std::fmt::Display)]) {
+    write("info", what, pairs);
+}
+
 /// Something that an operator should look at.
 pub fn warn(what: &str, pairs: &[(&str, &dyn std::fmt::Display)]) {
     write("warn", what, pairs);

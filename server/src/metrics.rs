@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub struct Metrics {
     pub merges: AtomicU64,
     /// Of them, of segments whose profiles were still in memory.
     pub merges_from_memory: AtomicU64,
+    /// Whether another server over the same store is the one that merges and deletes.
+    pub merging_elsewhere: AtomicBool,
     /// Segments deleted by retention.
     pub expired_segments: AtomicU64,
     /// Queries running now.

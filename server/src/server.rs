@@ -35,6 +35,7 @@ use crate::store::disk::{Disk, LocalDisk};
 use crate::store::identities::IdentityFile;
 use crate::store::maintain::Maintainer;
 use crate::store::recover::{self, Index, Progress};
+use crate::store::sharing::Sharing;
 #[cfg(feature = "s3")]
 use crate::{debuginfo::StoreFiles, store::objects::ObjectDisk};
 
@@ -350,6 +351,7 @@ fn store_thread(
         metrics: app.engine.metrics.clone(),
         writer: Some(app.writer.clone()),
         age: Mutex::default(),
+        sharing: Sharing::default(),
     });
     move || {
         let (engine, progress) = (&app.engine, &app.progress);

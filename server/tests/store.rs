@@ -3,13 +3,14 @@
 
 mod common;
 
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{
@@ -527,4 +528,106 @@ fn sources_of_merged_sources_do_not_come_back_when_their_merge_is_deleted_first(
     let server = Local::start(config(folder.path()));
     assert_eq!(total(server.address, "{}"), before);
     server.stop();
+}
+
+/// A folder that several servers use as they would use a bucket. A listing is no moment in time: the
+/// first two that show a manifest lack the files written before it.
+struct Bucket(LocalDisk, Mutex<HashMap<String, u32>>);
+
+impl Disk for Bucket {
+    fn put_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.0.put_new(name, bytes)
+    }
+
+    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        let mut files = self.0.list()?;
+        let mut shown = self.1.lock().unwrap();
+        let mut hidden = HashSet::new();
+        for name in files
+            .iter()
+            .filter_map(|(name, _)| name.strip_suffix(".plblk"))
+        {
+            let times = shown.entry(name.to_owned()).or_default();
+            *times += 1;
+            if *times <= 2 {
+                hidden.insert(name.to_owned());
+            }
+        }
+        files.retain(|(name, _)| {
+            let of = name.split('.').next().unwrap();
+            !name.ends_with(".parquet") || !hidden.contains(of)
+        });
+        Ok(files)
+    }
+
+    fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        self.0.read(name, range)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn shared(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn two_servers_over_one_store_see_each_others_profiles_and_one_of_them_merges() {
+    const EACH: i64 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .unwrap();
+    let inner = LocalDisk::open(&folder.path().join("bucket"), runtime.handle().clone());
+    let bucket = Arc::new(Bucket(inner.unwrap(), Mutex::default()));
+    let start = |name: &str| {
+        let mut config = config(&folder.path().join(name));
+        config.disk = Some(bucket.clone());
+        config.maintenance = Some(Maintenance {
+            refresh: Duration::from_millis(100),
+            grace: Duration::from_secs(3),
+            ..busy_maintenance()
+        });
+        Local::start(config)
+    };
+    let servers = [start("a"), start("b")];
+    for n in 0..EACH {
+        for (at, server) in servers.iter().enumerate() {
+            let answer = push(server.address, SERIES, &body(2 * n + at as i64));
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let expected = ((1..=2 * EACH).sum::<i64>() * 10_000_000, false);
+    let agree = |what: &str, all: &dyn Fn() -> bool| {
+        let since = Instant::now();
+        while !all() {
+            assert!(since.elapsed() < Duration::from_secs(90), "{what}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let both = || servers.iter().all(|of| total(of.address, "{}") == expected);
+    agree("both know all", &both);
+    let merged = || {
+        let files = bucket.list().unwrap();
+        !files.iter().any(|(name, _)| name.ends_with(".plseg"))
+    };
+    agree("segments are merged and deleted", &merged);
+    agree("both still know all", &both);
+    let merges = servers.each_ref().map(|of| {
+        let status = get(of.address, "/api/v1/status").json();
+        let elsewhere = status["merging_elsewhere"].as_bool().unwrap();
+        (elsewhere, status["merges"].as_u64().unwrap() > 0)
+    });
+    let one = merges == [(false, true), (true, false)] || merges == [(true, false), (false, true)];
+    assert!(one, "(merging elsewhere, merged): {merges:?}");
+    servers.into_iter().for_each(Local::stop);
+    let third = start("c");
+    agree("a third one knows all", &|| {
+        total(third.address, "{}") == expected
+    });
+    third.stop();
 }

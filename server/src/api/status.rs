@@ -88,6 +88,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
         "reasons": by_kind,
         "write_errors": load(&metrics.write_errors),
         "merges": load(&metrics.merges),
+        "merging_elsewhere": metrics.merging_elsewhere.load(Relaxed),
         "remembered_pushes": remembered,
         "active_series": app.policy.active_series(),
         "head_bytes": head_bytes,

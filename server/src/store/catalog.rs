@@ -117,6 +117,7 @@ impl Catalog {
                 inner.retired.push(Retired::new(segment.name, now_ns));
                 return;
             }
+            inner.damaged.remove(&segment.name);
             let (name, len) = (segment.name.clone(), segment.header.file_len);
             if inner.live.insert(name, Arc::new(segment)).is_none() {
                 inner.bytes += len;
@@ -236,6 +237,46 @@ impl Catalog {
         })
     }
 
+    /// Whether something is known of a file, and be it that it does not count.
+    pub fn knows(&self, name: &str) -> bool {
+        self.read(|inner| {
+            inner.live.contains_key(name)
+                || inner.damaged.contains_key(name)
+                || inner.doubted.contains(name)
+                || inner.retired.iter().any(|retired| retired.name == name)
+        })
+    }
+
+    /// Names of all files that answers come from, or are known to lack.
+    pub fn names(&self) -> HashSet<String> {
+        self.read(|inner| {
+            let names = inner.live.keys().chain(inner.damaged.keys());
+            names.cloned().collect()
+        })
+    }
+
+    /// Whether a file was set aside before anything of it was understood.
+    pub fn is_set_aside(&self, name: &str) -> bool {
+        let unread = |damaged: &Damaged| damaged.times_ns.is_none();
+        self.read(|inner| inner.damaged.get(name).is_some_and(unread))
+    }
+
+    /// Takes out files that are not there any more: another server deleted them.
+    pub fn forget(&self, names: &HashSet<String>) {
+        if names.is_empty() {
+            return;
+        }
+        self.write(|inner| {
+            for name in names {
+                inner.damaged.remove(name);
+                if let Some(old) = inner.live.remove(name) {
+                    inner.bytes -= old.header.file_len;
+                    inner.damaged_parts.retain(|(of, _), _| of != name);
+                }
+            }
+        });
+    }
+
     /// Those of `names` whose files are retired and not deleted yet.
     pub fn still_on_disk(&self, names: &[String]) -> Vec<String> {
         self.read(|inner| {
@@ -262,6 +303,9 @@ impl Catalog {
     pub fn doubt(&self, name: String) {
         self.write(|inner| {
             inner.doubted.insert(name.clone());
+            if let Some(old) = inner.live.remove(&name) {
+                inner.bytes -= old.header.file_len;
+            }
             inner.retired.push(Retired::new(name, i64::MIN));
         });
     }

@@ -57,14 +57,18 @@ pub struct Plan<'a> {
 }
 
 /// Writes a block. The put of its manifest is the commit: what it names as replaced counts no more
-/// from then on.
+/// from then on. `may_commit` is asked right before it.
 ///
 /// # Errors
 /// When a source cannot be read (nothing was written then) or a file not be written. Files of the
 /// block may be there then, even its manifest: the caller must see to it that they do not count.
-pub fn write(disk: &dyn Disk, plan: Plan) -> Result<Segment, Failed> {
+pub fn write(
+    disk: &dyn Disk,
+    plan: Plan,
+    may_commit: &dyn Fn() -> bool,
+) -> Result<Segment, Failed> {
     let block = merge(disk, &plan)?;
-    put(disk, plan, block).map_err(Failed::writing)
+    put(disk, plan, block, may_commit).map_err(Failed::writing)
 }
 
 /// Writes the block of an epoch: of the same profiles as the segments of the plan, still in memory.
@@ -75,6 +79,7 @@ pub fn write_epoch(
     disk: &dyn Disk,
     plan: Plan,
     parts: Vec<(PartHeader, Part)>,
+    may_commit: &dyn Fn() -> bool,
 ) -> Result<Segment, Failed> {
     let sets = parts.iter().flat_map(|(header, _)| &header.type_sets);
     let width = sets.map(|set| set.values.len()).max().unwrap_or(1).max(1);
@@ -87,7 +92,7 @@ pub fn write_epoch(
             .map_err(Failed::writing)?;
     }
     let block = writer.finish().map_err(parquet)?;
-    put(disk, plan, block).map_err(Failed::writing)
+    put(disk, plan, block, may_commit).map_err(Failed::writing)
 }
 
 fn merge(disk: &dyn Disk, plan: &Plan) -> Result<Block, Failed> {
@@ -181,7 +186,12 @@ pub fn verify_part(disk: &dyn Disk, segment: &Segment, index: usize) -> Result<(
     Ok(())
 }
 
-fn put(disk: &dyn Disk, plan: Plan, block: Block) -> Result<Segment, LoadError> {
+fn put(
+    disk: &dyn Disk,
+    plan: Plan,
+    block: Block,
+    may_commit: &dyn Fn() -> bool,
+) -> Result<Segment, LoadError> {
     let name = plan.name();
     let files = Files {
         step_ns: plan.step_ns,
@@ -210,6 +220,9 @@ fn put(disk: &dyn Disk, plan: Plan, block: Block) -> Result<Segment, LoadError> 
         .map_err(LoadError::from)
         // Nothing is taken away before what stands in its place was read back.
         .and_then(|()| verify(disk, &segment))
-        .and_then(|()| Ok(disk.put_new(&segment.name, &manifest)?));
+        .and_then(|()| match may_commit() {
+            true => Ok(disk.put_new(&segment.name, &manifest)?),
+            false => Err(std::io::Error::other("another server has taken over merging").into()),
+        });
     written.map(|()| segment)
 }

@@ -11,6 +11,7 @@ use object_store::local::LocalFileSystem;
 use object_store::{ObjectStore, ObjectStoreExt, path::Path as ObjectPath};
 use tokio::runtime::Handle;
 
+use super::lease;
 use super::steps::{Steps, Watch};
 use crate::block;
 
@@ -44,6 +45,10 @@ pub trait Disk: Send + Sync + 'static {
     /// What the system answers; removals may then be undone.
     fn settle(&self) -> io::Result<()> {
         Ok(())
+    }
+    /// Whether other servers may work on the same files.
+    fn shared(&self) -> bool {
+        false
     }
 }
 
@@ -124,8 +129,10 @@ impl LocalDisk {
 
 /// Whether a file in the folder is one of the store's.
 pub(super) fn is_ours(name: &str) -> bool {
-    [SEGMENT, block::MANIFEST, block::SAMPLES, block::SYMBOLS]
+    let blocks = [block::MANIFEST, block::SAMPLES, block::SYMBOLS];
+    [SEGMENT, lease::END]
         .iter()
+        .chain(&blocks)
         .any(|end| name.ends_with(end))
 }
 

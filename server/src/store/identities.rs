@@ -122,7 +122,7 @@ fn newest(catalog: &Catalog, limit: usize) -> Vec<Arc<Segment>> {
 }
 
 /// Those of one file, other than "none".
-fn ids_of(disk: &dyn Disk, file: &Segment) -> Result<Vec<u128>, LoadError> {
+pub(super) fn ids_of(disk: &dyn Disk, file: &Segment) -> Result<Vec<u128>, LoadError> {
     let mut ids = Vec::new();
     for part in 0..file.header.parts.len() {
         match &file.block {

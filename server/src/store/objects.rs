@@ -154,6 +154,10 @@ impl Disk for ObjectDisk {
         bytes.map(|bytes| bytes.to_vec()).map_err(io_error)
     }
 
+    fn shared(&self) -> bool {
+        true
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         match self.runtime.block_on(self.store.delete(&self.path(name))) {
             Err(Error::NotFound { .. }) | Ok(()) => Ok(()),

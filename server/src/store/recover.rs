@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::catalog::{Catalog, Segment};
 use super::disk::Disk;
+use super::lease;
 use super::load::{self, LoadError};
 use super::metastore::{self, Change, Metastore, Sled};
 use crate::block::{self, Files, sibling};
@@ -71,7 +72,7 @@ const FORMAT_KEY: &[u8] = b"format";
 const FORMAT: &[u8] = b"2";
 
 /// What a segment's file or a block's manifest says.
-type Described = (Header, Option<Files>);
+pub(super) type Described = (Header, Option<Files>);
 
 fn describe(bytes: &[u8]) -> Result<Described, Damage> {
     if bytes.starts_with(b"PLBK") {
@@ -248,13 +249,15 @@ pub fn fill(
     now_ns: i64,
     progress: &Progress,
 ) {
-    let (columns, files): (Vec<_>, Vec<_>) =
-        files.into_iter().partition(|(name, _)| is_columns(name));
+    let files = files.into_iter();
+    let (columns, files): (Vec<_>, Vec<_>) = files
+        .filter(|(name, _)| !name.ends_with(lease::END))
+        .partition(|(name, _)| is_columns(name));
     let mut columns: HashMap<String, u64> = columns.into_iter().collect();
     progress.found.store(files.len() as u64, Relaxed);
     for (name, len) in files {
         progress.read.fetch_add(1, Relaxed);
-        let own = [block::SAMPLES, block::SYMBOLS].map(|end| columns.remove(&sibling(&name, end)));
+        let own = take_columns(&mut columns, &name);
         // A merge mostly sorts before its sources.
         if catalog.retire_replaced(&name, now_ns) {
             continue;
@@ -280,13 +283,23 @@ pub fn fill(
             }
         }
     }
+    if disk.shared() {
+        // Perhaps another server is about to write their manifest.
+        return;
+    }
     // Written before a manifest that never came.
     columns
         .into_keys()
         .for_each(|name| catalog.retire_again(name, now_ns));
 }
 
-fn is_columns(name: &str) -> bool {
+/// Lengths of the samples and symbols files of a block, taken out of a listing.
+pub(super) fn take_columns(columns: &mut HashMap<String, u64>, manifest: &str) -> [Option<u64>; 2] {
+    [block::SAMPLES, block::SYMBOLS].map(|end| columns.remove(&sibling(manifest, end)))
+}
+
+/// Whether a file is part of a block without being its manifest.
+pub(super) fn is_columns(name: &str) -> bool {
     name.ends_with(block::SAMPLES) || name.ends_with(block::SYMBOLS)
 }
 
@@ -302,7 +315,8 @@ fn fits(known: &Described, len: u64, own: [Option<u64>; 2]) -> bool {
     }
 }
 
-fn read(
+/// What a file says of itself. `len`, `own`: as listed.
+pub(super) fn read(
     disk: &dyn Disk,
     name: &str,
     len: u64,

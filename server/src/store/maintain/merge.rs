@@ -45,7 +45,7 @@ impl Maintainer {
         }
         let plan = self.plan(&sources, 1, first.header.created_ns);
         let name = plan.name();
-        let written = compact::write_epoch(&*self.disk, plan, epoch.parts);
+        let written = compact::write_epoch(&*self.disk, plan, epoch.parts, &|| self.may_commit());
         if written.is_ok() {
             self.metrics.merges_from_memory.fetch_add(1, Relaxed);
         }
@@ -144,12 +144,17 @@ impl Maintainer {
 
     pub(super) fn write(&self, plan: Plan) {
         let (count, name) = (plan.sources.len(), plan.name());
-        self.note(compact::write(&*self.disk, plan), count, name);
+        let written = compact::write(&*self.disk, plan, &|| self.may_commit());
+        self.note(written, count, name);
     }
 
     /// Takes a written block into the catalog, or what is to be known of a failed one.
     fn note(&self, written: Result<Segment, compact::Failed>, count: usize, name: String) {
         match written {
+            Ok(_) if self.overtaken() => {
+                log::warn("a merge came too late and is undone", &[("block", &name)]);
+                self.catalog.doubt(name);
+            }
             Ok(block) => {
                 self.catalog.insert(block, self.env.now_ns());
                 self.metrics.merges.fetch_add(1, Relaxed);

@@ -13,6 +13,7 @@ use super::compact::Plan;
 use super::disk::Disk;
 use super::load;
 use super::retention::{RetentionRule, Verdict};
+use super::sharing::Sharing;
 use crate::block;
 use crate::env::Env;
 use crate::ingest::writer::Writer;
@@ -48,6 +49,11 @@ pub struct Maintenance {
     pub retention: Vec<RetentionRule>,
     /// How long a replaced file stays for queries that began before.
     pub grace: Duration,
+    /// Of several servers over one object store one merges and deletes; another takes over when it has
+    /// not been heard of for one and a half times so long.
+    pub turn: Duration,
+    /// How often such a store is listed for what the others wrote; well below `grace`.
+    pub refresh: Duration,
 }
 
 impl Default for Maintenance {
@@ -68,6 +74,8 @@ impl Default for Maintenance {
             max_bytes: Some(20 << 30),
             retention: Vec::new(),
             grace: Duration::from_secs(60),
+            turn: Duration::from_secs(60),
+            refresh: Duration::from_secs(10),
         }
     }
 }
@@ -91,6 +99,8 @@ pub struct Maintainer {
     pub writer: Option<Arc<Writer>>,
     /// What age is judged by.
     pub age: Mutex<AgeClock>,
+    /// Other servers over the same store.
+    pub sharing: Sharing,
 }
 
 #[cfg(test)]
@@ -102,14 +112,17 @@ impl Maintainer {
 }
 
 impl Maintainer {
-    /// One round: at most one merge a level, then retention, then deletion of replaced files.
+    /// One round: at most one merge a level, then retention, then deletion of replaced files. Of
+    /// several servers over one store only one does the first two.
     pub fn round(&self) {
-        self.merge_segments();
-        for level in 1..=self.rules.spans.len() as u32 {
-            self.merge(&self.due_blocks(level), level + 1);
+        if self.has_turn() {
+            self.merge_segments();
+            for level in 1..=self.rules.spans.len() as u32 {
+                self.merge(&self.due_blocks(level), level + 1);
+            }
+            self.roll_up();
+            self.expire();
         }
-        self.roll_up();
-        self.expire();
         self.delete_retired();
     }
 

@@ -24,6 +24,7 @@ use crate::store::disk::{Disk, LocalDisk};
 use crate::store::identities::IdentityFile;
 use crate::store::maintain::{Maintainer, Maintenance};
 use crate::store::recover::{self, Progress};
+use crate::store::sharing::Sharing;
 use crate::store::steps::Watch;
 
 pub const SECOND: i64 = 1_000_000_000;
@@ -229,6 +230,7 @@ impl World {
             metrics,
             writer: Some(writer.clone()),
             age: Mutex::default(),
+            sharing: Sharing::default(),
         };
         Self {
             env: env.clone(),
