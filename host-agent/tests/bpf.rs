@@ -250,3 +250,109 @@ fn compile(folder: &Path) {
         .status();
     assert!(status.unwrap().success());
 }
+
+/// Its presence makes this test binary the process that maps without end, in this way.
+const FLOOD: &str = "PILOTLIGHT_FLOOD";
+/// Or the process that samples it, whose CPU time is nobody else's.
+const MEASURE: &str = "measure";
+const FLOOD_TEST: &str = "a_process_that_maps_without_end_takes_little_of_the_agent_and_is_sampled";
+
+/// This test again, in a process of its own.
+fn flood_test(part: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([FLOOD_TEST, "--exact", "--nocapture", "--test-threads=1"])
+        .env(FLOOD, part);
+    command
+}
+
+/// In the child: maps and unmaps until it is killed, two minutes at most. In the test: returns.
+fn flood() {
+    let kind = std::env::var(FLOOD).unwrap_or_default();
+    if kind.is_empty() || kind == MEASURE {
+        return;
+    }
+    let file = std::fs::File::open("/proc/self/exe").unwrap();
+    let file = std::os::fd::AsRawFd::as_raw_fd(&file);
+    let access = libc::PROT_READ | libc::PROT_EXEC;
+    let (flags, file) = match kind.as_str() {
+        "file" => (libc::MAP_PRIVATE, file),
+        _ => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+    };
+    let until = Instant::now() + Duration::from_secs(120);
+    let mut held = std::collections::VecDeque::new();
+    while Instant::now() < until {
+        for _ in 0..1000 {
+            // SAFETY: new memory, of which nothing is used; that which goes was mapped here.
+            unsafe {
+                let at = libc::mmap(std::ptr::null_mut(), 4096, access, flags, file, 0);
+                held.push_back(at);
+                // Many places, of which each is soon another's.
+                if held.len() > 500 {
+                    libc::munmap(held.pop_front().unwrap(), 4096);
+                }
+            }
+        }
+    }
+    std::process::exit(0);
+}
+
+fn own_cpu_ns() -> u64 {
+    // SAFETY: zeros are a value of this struct of numbers.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: fills the struct.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A goal of 2 %, and as much again for a machine on which everything takes longer.
+#[test]
+fn a_process_that_maps_without_end_takes_little_of_the_agent_and_is_sampled() {
+    flood();
+    if skip() {
+        return;
+    }
+    if std::env::var_os(FLOOD).is_none() {
+        let output = flood_test(MEASURE).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        println!("{said}");
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{output:?}"
+        );
+        return;
+    }
+    for kind in ["file", "anonymous"] {
+        let running = Running::start(&mut flood_test(kind));
+        let options = SamplerOptions {
+            pids: vec![running.0.id()],
+            ..SamplerOptions::default()
+        };
+        let processes = Arc::new(Processes::new());
+        let mut sampler = BpfSampler::start(&options, Arc::clone(&processes)).unwrap();
+        let (mut left_out, mut samples) = (0, 0);
+        let (mut began, mut cpu_ns) = (Instant::now(), 0);
+        let until = began + Duration::from_secs(60);
+        let measured = |began: Instant, cpu_ns| cpu_ns > 0 && began.elapsed().as_secs() >= 3;
+        while Instant::now() < until && !(measured(began, cpu_ns) && samples > 0) {
+            std::thread::sleep(Duration::from_millis(100));
+            let batch = sampler.drain().unwrap();
+            let met = |name: &str| batch.met.iter().find(|(met, _)| *met == name);
+            left_out += met("mappings_left_out").map_or(0, |(_, n)| n);
+            samples += batch.samples.iter().map(|sample| sample.count).sum::<u64>();
+            if cpu_ns == 0 && left_out > 0 {
+                // The flood is there, and tables are made.
+                (began, cpu_ns) = (Instant::now(), own_cpu_ns());
+            }
+        }
+        let spent = (own_cpu_ns() - cpu_ns) as f64 / began.elapsed().as_nanos() as f64;
+        let per_second = left_out as f64 / began.elapsed().as_secs_f64();
+        println!(
+            "{kind}: {:.2} % of a CPU, {per_second:.0} mappings a second, {samples} samples",
+            spent * 100.0
+        );
+        assert!(left_out > 1000, "{kind}: {left_out} mappings were left out");
+        assert!(samples > 0, "{kind}");
+        assert!(spent < 0.04, "{kind}: {spent}");
+    }
+}

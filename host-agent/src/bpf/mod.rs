@@ -11,7 +11,7 @@ mod publish;
 mod queue;
 mod samples;
 
-use crate::perf::{Foreign, Sideband};
+use crate::perf::{FLOOD_PAUSE, Foreign, Sideband};
 use crate::process::Processes;
 use crate::{Batch, Error, Sampler, SamplerOptions};
 pub use pilotlight_agent_bpf::enable_run_time_statistics;
@@ -202,8 +202,12 @@ fn run(shared: &Shared, descriptors: &[i32]) {
         let mut state = shared.state();
         let raw = state.engine.raw();
         let changed = state.turn(raw);
+        let flooded = state.sideband.is_flooded();
         drop(state);
         shared.queue.add(changed);
+        if flooded {
+            std::thread::sleep(FLOOD_PAUSE);
+        }
     }
 }
 

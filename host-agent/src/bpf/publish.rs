@@ -28,17 +28,16 @@ impl Publisher {
             self.processes.remove(&pid);
             return tables.remove_process(pid);
         };
-        let Some(modules) = processes.modules(pid) else {
+        let Some(code) = processes.code(pid) else {
             return Ok(());
         };
+        let modules = Arc::clone(&code.modules);
         let known = self.processes.get(&pid);
         if known.is_some_and(|(known, old)| *known == id && Arc::ptr_eq(old, &modules)) {
             // Only tables that were evicted can be missing.
             return self.refill(&modules, tables);
         }
-        let process = processes.get(id);
-        let runtime =
-            process.and_then(|process| processes.runtimes().of(&process, processes.files()));
+        let runtime = processes.runtimes().of(id, &code);
         tables.set_runtime(pid, runtime)?;
         let mut mappings = Vec::with_capacity(modules.len());
         for module in modules.iter() {

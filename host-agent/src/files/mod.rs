@@ -1,20 +1,23 @@
 //! Files that are mapped into processes: read once each, whoever maps them.
 
 mod cache;
+mod code;
 mod ids;
 mod sparse;
 
+pub use code::Code;
+
 use crate::error::Error;
 use crate::limits;
-use crate::process::{Mapping, Process};
+use crate::process::Mapping;
 use crate::runtimes;
-use pilotlight_unwind::{Module, Modules, Segment, Table};
+use pilotlight_unwind::{Module, Segment, Table};
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Which file, and which contents of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,26 +131,6 @@ impl Files {
         self.lock().entry(key).or_insert(read).clone()
     }
 
-    /// All code of a process.
-    pub fn modules(&self, process: &Process) -> Modules {
-        let none = Arc::new(Table::empty());
-        let modules = process.mappings.iter().map(|mapping| {
-            let found = self.code(process.id.pid, mapping);
-            let (table, bias) = found.unwrap_or_else(|| (Arc::clone(&none), mapping.start));
-            module(mapping, table, bias)
-        });
-        Modules::new(modules.collect())
-    }
-
-    fn code(&self, pid: u32, mapping: &Mapping) -> Option<(Arc<Table>, u64)> {
-        if mapping.is_vdso() {
-            let (table, bias) = vdso()?;
-            return Some((Arc::clone(table), mapping.start.wrapping_add(*bias)));
-        }
-        let file = self.of(pid, mapping)?;
-        Some((Arc::clone(&file.table), file.bias(mapping)?))
-    }
-
     /// Forgets files that no process uses, when there are many.
     pub fn sweep(&self) {
         let mut files = self.lock();
@@ -234,23 +217,6 @@ impl Files {
     }
 }
 
-fn module(mapping: &Mapping, table: Arc<Table>, bias: u64) -> Module {
-    Module {
-        start_avma: mapping.start,
-        end_avma: mapping.end,
-        base_avma: bias,
-        table,
-        build_id: Vec::new(),
-        path: Vec::new(),
-        segments: vec![Segment {
-            start: mapping.start,
-            limit: mapping.end,
-            file_offset: mapping.file_offset,
-            executable: true,
-        }],
-    }
-}
-
 /// Through the mapping itself, which a deleted or replaced file still has; else by its path in the process's own file
 /// system, when that is the same file.
 pub fn open(pid: u32, mapping: &Mapping) -> Option<(fs::File, FileKey)> {
@@ -288,23 +254,6 @@ pub(crate) fn open_regular(path: PathBuf) -> Option<(fs::File, FileKey)> {
             .saturating_add(data.mtime_nsec()),
     };
     data.is_file().then_some((file, key))
-}
-
-/// The kernel maps one and the same page of functions into every process: ours is read. The bias is relative to its
-/// start.
-fn vdso() -> Option<&'static (Arc<Table>, u64)> {
-    static VDSO: OnceLock<Option<(Arc<Table>, u64)>> = OnceLock::new();
-    let read = || {
-        // SAFETY: no preconditions.
-        let start = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
-        if start == 0 {
-            return None;
-        }
-        // SAFETY: the kernel mapped an ELF image there, for as long as this process lives.
-        let module = unsafe { Module::from_mapped_elf(start as *const u8, Vec::new()) }.ok()?;
-        Some((module.table, module.base_avma.wrapping_sub(start)))
-    };
-    VDSO.get_or_init(read).as_ref()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! From records to samples.
 
+use super::floods::Floods;
 use super::record::{self, RawSample, Record};
 use super::sys;
 use crate::process::{ProcessId, Processes};
@@ -44,6 +45,7 @@ pub(super) struct Collector {
     threads: HashMap<u32, Comm>,
     sums: HashMap<Key, Sum>,
     losses: Losses,
+    floods: Floods,
     /// Processes that began, ended, or mapped something, for whoever follows them.
     changed: Option<Vec<u32>>,
 }
@@ -61,6 +63,7 @@ impl Collector {
             threads: HashMap::new(),
             sums: HashMap::new(),
             losses: Losses::default(),
+            floods: Floods::default(),
             changed: None,
         }
     }
@@ -72,6 +75,14 @@ impl Collector {
 
     /// Keeps a record until its turn.
     pub fn add(&mut self, record: &[u8]) {
+        let mapped = record::maps(record);
+        if mapped.is_some_and(|pid| self.floods.is_too_many(pid, record::time_ns(record))) {
+            return;
+        }
+        self.keep(record);
+    }
+
+    fn keep(&mut self, record: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(record);
         self.waiting
@@ -88,7 +99,7 @@ impl Collector {
                 continue;
             };
             if time_ns > until_ns {
-                self.add(record);
+                self.keep(record);
             } else {
                 self.one(record, time_ns);
             }
@@ -98,6 +109,19 @@ impl Collector {
             self.bytes = bytes;
             self.bytes.clear();
         }
+        let (processes, changed) = (&self.processes, &mut self.changed);
+        self.floods.catch_up(|pid| {
+            let read = processes.reread(pid);
+            if let (Some(true), Some(changed)) = (read, changed.as_mut()) {
+                changed.push(pid);
+            }
+            read.is_some()
+        });
+    }
+
+    /// Some process maps memory without end: who waits for it a moment has less to do.
+    pub fn is_flooded(&mut self) -> bool {
+        self.floods.take_turn()
     }
 
     fn one(&mut self, bytes: &[u8], time_ns: u64) {
@@ -118,6 +142,7 @@ impl Collector {
             Record::Exited { pid, tid } => {
                 self.threads.remove(&tid);
                 if pid == tid {
+                    self.floods.forget(pid);
                     self.processes.exited(pid);
                 }
             }
@@ -131,6 +156,7 @@ impl Collector {
             self.threads.insert(tid, comm);
         }
         if executed {
+            self.floods.forget(pid);
             self.processes.executed(pid, comm);
         } else if pid == tid {
             self.processes.renamed(pid, comm);
@@ -220,6 +246,8 @@ impl Collector {
         let from_ns = std::mem::replace(&mut self.from_ns, until_ns);
         let offset_ns = self.unix_offset_ns;
         let period_ns = self.period_ns;
+        let mut met = Losses::default();
+        met.add("mappings_left_out", self.floods.take_left_out());
         let sample = |(key, sum): (Key, Sum)| Sample {
             process: key.process,
             tid: 0,
@@ -240,7 +268,7 @@ impl Collector {
                 .map(sample)
                 .collect(),
             losses: std::mem::take(&mut self.losses),
-            met: Losses::default(),
+            met,
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | `sideband` | the same without samples, for a sampler that takes them elsewhere |
 
 mod collect;
+mod floods;
 mod open;
 mod record;
 mod ring;
@@ -40,6 +41,9 @@ pub struct PerfSampler {
     kernel: bool,
     thread: Option<JoinHandle<()>>,
 }
+
+/// Where some process maps memory without end, a ring asks to be read all the time.
+pub(crate) const FLOOD_PAUSE: Duration = Duration::from_millis(10);
 
 struct Shared {
     end: AtomicBool,
@@ -127,5 +131,10 @@ fn run(mut events: Events, shared: &Shared) {
             ring.read(&mut |bytes| collector.add(bytes));
         }
         collector.turn(until_ns);
+        let flooded = collector.is_flooded();
+        drop(collector);
+        if flooded {
+            std::thread::sleep(FLOOD_PAUSE);
+        }
     }
 }

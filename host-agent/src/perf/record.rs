@@ -88,6 +88,11 @@ impl Record<'_> {
     }
 }
 
+/// Whose mapping a record tells of.
+pub(super) fn maps(record: &[u8]) -> Option<u32> {
+    (kind(record) == MMAP2).then(|| word(record, 8).map(|ids| ids as u32))?
+}
+
 /// When a record was written, in nanoseconds of the records' clock; 0 when it does not say.
 pub(super) fn time_ns(record: &[u8]) -> u64 {
     let at = match kind(record) {

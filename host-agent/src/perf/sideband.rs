@@ -63,6 +63,11 @@ impl Sideband {
         changed
     }
 
+    /// Some process maps memory without end.
+    pub fn is_flooded(&mut self) -> bool {
+        self.collector.is_flooded()
+    }
+
     /// Samples that were added.
     pub fn take(&mut self) -> Batch {
         self.collector.take()

@@ -1,7 +1,7 @@
 //! The table of processes: told by samplers, completed from `/proc`.
 
 use super::{Mapping, Process, ProcessId, maps, proc};
-use crate::files::Files;
+use crate::files::{Code, Files};
 use crate::limits;
 use crate::runtimes::Runtimes;
 use crate::sampler::Comm;
@@ -36,7 +36,7 @@ struct Inner {
 #[derive(Debug)]
 struct Ended {
     process: Arc<Process>,
-    modules: Option<Arc<Modules>>,
+    code: Option<Arc<Code>>,
     /// One more export has gone by since.
     old: bool,
 }
@@ -44,8 +44,10 @@ struct Ended {
 #[derive(Debug)]
 struct Entry {
     process: Arc<Process>,
-    /// Built when a stack is to be walked; gone when mappings change.
-    modules: Option<Arc<Modules>>,
+    /// Made when a stack is to be walked.
+    code: Option<Arc<Code>>,
+    /// The mappings are others since `code` was made.
+    is_stale: bool,
     /// Not read again before.
     refresh_after: Option<Instant>,
 }
@@ -54,9 +56,14 @@ impl Entry {
     fn new(process: Process) -> Entry {
         Entry {
             process: Arc::new(process),
-            modules: None,
+            code: None,
+            is_stale: false,
             refresh_after: None,
         }
+    }
+
+    fn fresh(&self) -> Option<&Arc<Code>> {
+        self.code.as_ref().filter(|_| !self.is_stale)
     }
 }
 
@@ -159,7 +166,7 @@ impl Processes {
     pub fn is_ready(&self, pid: u32) -> bool {
         let inner = self.lock();
         let alive = inner.alive.get(&pid);
-        alive.is_none_or(|entry| entry.modules.is_some())
+        alive.is_none_or(|entry| entry.fresh().is_some())
     }
 
     /// [`Processes::modules`] of what [`Processes::last`] ran in `pid`.
@@ -169,46 +176,60 @@ impl Processes {
         }
         let process = self.last(pid)?;
         if let Some(ended) = self.lock().ended.get(&process.id)
-            && let Some(modules) = &ended.modules
+            && let Some(code) = &ended.code
         {
-            return Some(Arc::clone(modules));
+            return Some(Arc::clone(&code.modules));
         }
-        let modules = Arc::new(self.files.modules(&process));
+        let code = Arc::new(self.files.code(&process, None));
         if let Some(ended) = self.lock().ended.get_mut(&process.id) {
-            ended.modules = Some(Arc::clone(&modules));
+            ended.code = Some(Arc::clone(&code));
         }
-        Some(modules)
+        Some(Arc::clone(&code.modules))
     }
 
     /// What is mapped in `pid`, ready for a walk.
     pub fn modules(&self, pid: u32) -> Option<Arc<Modules>> {
+        Some(Arc::clone(&self.code(pid)?.modules))
+    }
+
+    /// What is mapped in `pid`, with its files. Of what was mapped before nothing is opened again.
+    pub fn code(&self, pid: u32) -> Option<Arc<Code>> {
         let process = self.current(pid)?;
+        let mut before = None;
         if let Some(entry) = self.lock().alive.get(&pid)
             && entry.process.id == process.id
-            && let Some(modules) = &entry.modules
         {
-            return Some(Arc::clone(modules));
+            if let Some(code) = entry.fresh() {
+                return Some(Arc::clone(code));
+            }
+            before.clone_from(&entry.code);
         }
-        let modules = Arc::new(self.files.modules(&process));
+        let code = Arc::new(self.files.code(&process, before.as_deref()));
         if let Some(entry) = self.lock().alive.get_mut(&pid)
-            && Arc::ptr_eq(&entry.process, &process)
+            && entry.process.id == process.id
         {
-            entry.modules = Some(Arc::clone(&modules));
+            entry.is_stale = !Arc::ptr_eq(&entry.process.mappings, &process.mappings);
+            entry.code = Some(Arc::clone(&code));
         }
-        Some(modules)
+        Some(code)
     }
 
     /// An address of `pid` is in no mapping: reads them again, unless that was done a moment ago.
     /// Says whether there is something new.
     pub fn refresh(&self, pid: u32) -> bool {
+        self.reread(pid) == Some(true)
+    }
+
+    /// [`Processes::refresh`]; `None` when that was done a moment ago, and is to be done later.
+    pub fn reread(&self, pid: u32) -> Option<bool> {
         {
             let mut inner = self.lock();
             let Some(entry) = inner.alive.get_mut(&pid) else {
-                return false;
+                return Some(false);
             };
             let now = Instant::now();
             if entry.refresh_after.is_some_and(|after| now < after) {
-                return false;
+                return None;
             }
             entry.refresh_after = Some(now + REFRESH);
         }
@@ -216,11 +237,11 @@ impl Processes {
         let found = proc::read_mappings(pid);
         let mut inner = self.lock();
         let Some(entry) = inner.alive.get_mut(&pid) else {
-            return false;
+            return Some(false);
         };
         entry.refresh_after = Some(began + pause_of(began.elapsed(), found.len()));
         if found.is_empty() || found == *entry.process.mappings {
-            return false;
+            return Some(false);
         }
         // What was unmapped keeps its place as long as nothing else took it: samples of it may still come.
         let process = Arc::make_mut(&mut entry.process);
@@ -228,8 +249,8 @@ impl Processes {
         for mapping in found {
             maps::insert(mappings, mapping);
         }
-        entry.modules = None;
-        true
+        entry.is_stale = true;
+        Some(true)
     }
 
     /// `child` is a copy of `parent`.
@@ -238,14 +259,14 @@ impl Processes {
         let Some(parent) = inner.alive.get(&parent) else {
             return;
         };
-        let modules = parent.modules.clone();
+        let (code, is_stale) = (parent.code.clone(), parent.is_stale);
         let mut process = Process::clone(&parent.process);
         process.start_ticks = 0;
         process.namespace_pids.clear();
         inner.retire(child);
         inner.add(child, process);
         if let Some(entry) = inner.alive.get_mut(&child) {
-            entry.modules = modules;
+            (entry.code, entry.is_stale) = (code, is_stale);
         }
     }
 
@@ -282,7 +303,9 @@ impl Processes {
         };
         // Of a process with this many they are read as a whole, when code is met that is unknown.
         let known = &entry.process.mappings;
-        if known.len() >= limits::TOLD_MAPPINGS || known.contains(&mapping) {
+        let same = known.binary_search_by_key(&mapping.start, |known| known.start);
+        let is_known = same.is_ok_and(|at| known.get(at) == Some(&mapping));
+        if known.len() >= limits::TOLD_MAPPINGS || is_known {
             return;
         }
         let process = Arc::make_mut(&mut entry.process);
@@ -290,7 +313,7 @@ impl Processes {
             process.exe = mapping.path.to_vec();
         }
         maps::insert(Arc::make_mut(&mut process.mappings), mapping);
-        entry.modules = None;
+        entry.is_stale = true;
     }
 
     /// `pid` ended.
@@ -338,12 +361,13 @@ impl Inner {
             return;
         };
         if self.ended.len() < limits::PROCESSES {
+            let code = entry.fresh().map(Arc::clone);
             let process = entry.process;
             self.ended.insert(
                 process.id,
                 Ended {
                     process,
-                    modules: entry.modules,
+                    code,
                     old: false,
                 },
             );

@@ -31,8 +31,8 @@ pub use python::Python;
 pub(crate) use survey::{Hiding, hiding};
 pub use survey::{Seen, survey};
 
-use crate::files::Files;
-use crate::process::{Process, ProcessId};
+use crate::files::Code;
+use crate::process::ProcessId;
 use frames::Frames;
 use pilotlight_agent_bpf::Runtime;
 use std::collections::HashMap;
@@ -43,20 +43,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Runtimes(Mutex<HashMap<ProcessId, Frames>>);
 
 impl Runtimes {
-    /// What the BPF programs need to know to walk the frames of an interpreter in `process`; `None` where there is none,
+    /// What the BPF programs need to know to walk the frames of an interpreter in process `id`, which maps `code`; `None` where there is none,
     /// or none whose frames can be walked.
-    pub fn of(&self, process: &Process, files: &Files) -> Option<Runtime> {
-        let known = self.lock().get(&process.id).map(Frames::runtime);
+    pub fn of(&self, id: ProcessId, code: &Code) -> Option<Runtime> {
+        let known = self.lock().get(&id).map(Frames::runtime);
         if known.is_some() {
             return known;
         }
-        let python = process.mappings.iter().find_map(|mapping| {
-            let file = files.of(process.id.pid, mapping)?;
+        let python = code.files().find_map(|(mapping, file)| {
             let found = file.runtime.as_ref().filter(|found| found.is_walked())?;
-            Python::open(process.id.pid, found, file.bias(mapping)?)
+            Python::open(id.pid, found, file.bias(mapping)?)
         })?;
         let runtime = python.runtime();
-        self.lock().insert(process.id, Frames::new(python));
+        self.lock().insert(id, Frames::new(python));
         Some(runtime)
     }
 
