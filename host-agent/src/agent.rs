@@ -12,6 +12,7 @@ use crate::perf::PerfSampler;
 use crate::process::Processes;
 use crate::upload::Uploader;
 use crate::{Batch, Error, Sampler, SamplerOptions, UploadCounters, UploadOptions};
+use pilotlight_labels::Rule;
 use pilotlight_wire::{Authorization, Rng, SplitMix, Url};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -55,6 +56,8 @@ pub struct Options {
     pub label_env: Vec<(String, String)>,
     /// Where pods are asked for, whose names become labels.
     pub kubernetes: Option<KubernetesOptions>,
+    /// Prometheus' rules over the labels of each process, applied last; what they drop is not exported.
+    pub relabel: Vec<Rule>,
     /// Jitter and request ids.
     pub rng: Arc<dyn Rng>,
 }
@@ -78,6 +81,7 @@ impl Options {
             protocol: Protocol::default(),
             label_env: Vec::new(),
             kubernetes: None,
+            relabel: Vec::new(),
             rng: Arc::new(SplitMix::from_entropy()),
         }
     }
@@ -156,6 +160,7 @@ impl Agent {
         let naming = Naming {
             variables: options.label_env,
             pods: pods.as_ref().map(|(pods, _)| Arc::clone(pods)),
+            rules: options.relabel,
         };
         let work = Work {
             sampler,
@@ -288,11 +293,13 @@ impl Work {
             samples.map(|sample| sample.count).sum()
         };
         let counters = &self.counters;
-        let exported = sum(false) - exports.unknown - exports.left_to_sdk;
+        let exported = sum(false) - exports.unknown - exports.left_to_sdk - exports.by_rule;
         counters.samples.fetch_add(exported, Ordering::Relaxed);
         counters
             .left_to_sdk
             .fetch_add(exports.left_to_sdk, Ordering::Relaxed);
+        let by_rule = &counters.dropped_by_rule;
+        by_rule.fetch_add(exports.by_rule, Ordering::Relaxed);
         counters
             .shallow_samples
             .fetch_add(exports.shallow, Ordering::Relaxed);

@@ -43,6 +43,7 @@ fn samples(out: &mut Text, counters: &Counters) {
     let states = [
         ("exported", &counters.samples),
         ("left_to_sdk", &counters.left_to_sdk),
+        ("dropped_by_rule", &counters.dropped_by_rule),
     ];
     let help = "Samples that were taken, by what became of them; those lost stand beside.";
     out.counter("pilotlight_agent_samples_total", help, "state", &states);

@@ -4,6 +4,7 @@ use super::{read as read_file, refused};
 use crate::fail::Failure;
 use pilotlight_host_agent::labels::KubernetesOptions;
 use pilotlight_host_agent::{Options, Protocol};
+use pilotlight_scraper::config::read_rules;
 use pilotlight_scraper::config::reader::{Problems, Section};
 use pilotlight_wire::Url;
 use serde_json::Value;
@@ -93,6 +94,7 @@ pub fn apply(section: &Value, options: &mut Options) -> Result<More, Vec<String>
             Err(reason) => agent.problem("label_env", reason),
         }
     }
+    options.relabel = read_rules(agent.list("relabel_configs"), &problems);
     if let Some(java) = agent.truth("java_perf_map") {
         options.java_perf_map = java;
     }
@@ -189,6 +191,7 @@ fn upload(mut section: Section<'_>, options: &mut Options) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pilotlight_labels::Rule;
     use serde_json::json;
 
     fn options() -> Options {
@@ -226,7 +229,7 @@ mod tests {
         let section =
             json!({"kubernetes": {"pods_url": "http://127.0.0.1:10255/pods", "token_file": "t"}});
         assert_eq!(apply(&section, &mut read), Ok(More::default()));
-        let kubernetes = read.kubernetes.unwrap();
+        let kubernetes = read.kubernetes.clone().unwrap();
         assert_eq!(
             kubernetes.pods_url.to_string(),
             "http://127.0.0.1:10255/pods"
@@ -238,6 +241,13 @@ mod tests {
         for wrong in ["", "=a", "A=", "A=a-b", "A=__a", "A=source"] {
             assert!(label_env(wrong).is_err(), "{wrong}");
         }
+        let drop = json!({"source_labels": ["comm"], "regex": "cc1", "action": "drop"});
+        let section = json!({"relabel_configs": [drop]});
+        assert_eq!(apply(&section, &mut read), Ok(More::default()));
+        assert_eq!(read.relabel, [Rule::read(&drop).unwrap()]);
+        let section = json!({"relabel_configs": [{"action": "burn"}]});
+        let problems = apply(&section, &mut read).unwrap_err();
+        assert!(problems[0].starts_with("agent.relabel_configs[0].action: \"burn\""));
         let section = json!({"frequency_hz": 5000, "frequncy": 1});
         let problems = apply(&section, &mut options()).unwrap_err().join("\n");
         assert!(

@@ -11,12 +11,13 @@ pub use parcel::Protocol;
 pub use push::Counters;
 pub(crate) use push::{PushOptions, Pusher};
 
-use crate::labels::{Labels, Pods};
+use crate::labels::{Pods, labels_of, say};
 use crate::limits;
 use crate::names::{JitNames, Kallsyms};
 use crate::process::{Context, Process, ProcessId, Processes, read_context, read_variables};
 use crate::upload::Uploader;
 use crate::{Batch, Sample, Why};
+use pilotlight_labels::{Labels, Outcome, Rule, relabel};
 use profile::{Builder, Names};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub(crate) struct Naming {
     pub variables: Vec<(String, String)>,
     /// Where pods are asked for.
     pub pods: Option<Arc<Pods>>,
+    /// Applied to the labels of a process last.
+    pub rules: Vec<Rule>,
 }
 
 /// What became of one batch.
@@ -65,6 +68,8 @@ pub(crate) struct Exports {
     pub unknown: u64,
     /// Samples on the CPU of processes that take samples of themselves.
     pub left_to_sdk: u64,
+    /// Samples of processes that a rule drops.
+    pub by_rule: u64,
     /// Samples in the code of an interpreter whose scripts are not seen.
     pub shallow: u64,
 }
@@ -123,7 +128,11 @@ impl Exporter {
                 exports.left_to_sdk += count;
                 continue;
             }
-            let (export, shallow) = self.export(&process, &context, on_cpu, &samples, batch);
+            let Some(labels) = self.labels(&process, &context) else {
+                exports.by_rule += count;
+                continue;
+            };
+            let (export, shallow) = self.export(&process, labels, on_cpu, &samples, batch);
             exports.shallow += shallow;
             exports.profiles.push(export);
         }
@@ -148,6 +157,31 @@ impl Exporter {
         read
     }
 
+    /// `None`: a rule drops the process.
+    fn labels(&self, process: &Process, context: &Context) -> Option<Labels> {
+        let mut labels = labels_of(process);
+        labels.set("host", self.host.as_str());
+        if let Some(pods) = &self.naming.pods {
+            pods.label(&mut labels);
+        }
+        say(&mut labels, context);
+        // For rules only: a label for each process would make each a series of its own.
+        labels.set("__meta_process_pid", process.id.pid.to_string());
+        if let Outcome::Dropped(_) = relabel(&self.naming.rules, &mut labels) {
+            return None;
+        }
+        labels.retain(|name| !name.starts_with("__"));
+        // Without these the server can neither name the series nor tell who took it.
+        if labels.get("service_name").is_none() {
+            labels.set(
+                "service_name",
+                labels_of(process).get("service_name").unwrap_or("unknown"),
+            );
+        }
+        labels.set("source", "agent");
+        Some(labels)
+    }
+
     fn refresh_kernel(&mut self) {
         let is_old = |(at, _): &(Instant, Kallsyms)| at.elapsed() > KERNEL_AGE;
         if self.kernel.as_ref().is_none_or(is_old) {
@@ -158,7 +192,7 @@ impl Exporter {
     fn export(
         &mut self,
         process: &Process,
-        context: &Context,
+        labels: Labels,
         on_cpu: bool,
         samples: &[&Sample],
         batch: &Batch,
@@ -182,12 +216,6 @@ impl Exporter {
         for sample in samples {
             builder.add(sample);
         }
-        let mut labels = Labels::of(process);
-        labels.set("host", self.host.as_str());
-        if let Some(pods) = &self.naming.pods {
-            pods.label(&mut labels);
-        }
-        labels.say(context);
         let shallow = builder.shallow();
         let export = Export {
             labels,

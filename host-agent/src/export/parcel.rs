@@ -1,6 +1,6 @@
 //! One profile on its way, in the words of each receiver, and as a record on disk.
 
-use crate::labels::Labels;
+use pilotlight_labels::Labels;
 use pilotlight_profile::Profile;
 use pilotlight_wire::{Bytes, Call, HeaderValue, Url};
 use serde_json::{Value, json};

@@ -28,6 +28,8 @@ pub struct Counters {
     pub lost_samples: AtomicU64,
     /// CPU samples of processes that take samples of themselves: left to them.
     pub left_to_sdk: AtomicU64,
+    /// Samples of processes that a rule drops.
+    pub dropped_by_rule: AtomicU64,
     /// Profiles that the server acknowledged.
     pub pushed: AtomicU64,
     /// Profiles given up: no room, or refused by the server.
@@ -69,13 +71,14 @@ impl Counters {
 
     /// Those that are numbers; a new one is not forgotten here.
     #[cfg(test)]
-    pub(crate) fn all(&self) -> [(&'static str, &AtomicU64); 10] {
+    pub(crate) fn all(&self) -> [(&'static str, &AtomicU64); 11] {
         let Counters {
             samples,
             cut_samples,
             shallow_samples,
             lost_samples,
             left_to_sdk,
+            dropped_by_rule,
             pushed,
             dropped,
             damaged,
@@ -91,6 +94,7 @@ impl Counters {
             ("shallow_samples", shallow_samples),
             ("lost_samples", lost_samples),
             ("left_to_sdk", left_to_sdk),
+            ("dropped_by_rule", dropped_by_rule),
             ("pushed", pushed),
             ("dropped", dropped),
             ("damaged", damaged),

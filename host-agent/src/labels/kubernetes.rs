@@ -1,7 +1,8 @@
 //! Which pod a container belongs to, by the list of pods of the kubelet (`/pods`) or of the API server
 //! (`/api/v1/pods?fieldSelector=spec.nodeName=NODE`): both answer a `PodList`.
 
-use super::{Labels, text};
+use super::text;
+use pilotlight_labels::Labels;
 use pilotlight_wire::{Authorization, Call, Client, Url};
 use serde_json::Value;
 use std::collections::HashMap;

@@ -10,7 +10,7 @@ mod size;
 
 pub use duration::{format_duration, parse_duration};
 pub(crate) use jobs::read_group;
-pub use jobs::{FileSd, Group, Profile, ScrapeConfig};
+pub use jobs::{FileSd, Group, Profile, ScrapeConfig, read_rules};
 pub(crate) use reader::Problems;
 use reader::Section;
 use serde_json::Value;

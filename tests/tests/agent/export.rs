@@ -52,3 +52,29 @@ fn what_waits_on_disk_is_sent_by_the_next_agent() {
     has_cpu(port, "{zone=\"before\"}");
     has_cpu(port, "{zone=\"after\"}");
 }
+
+#[test]
+fn rules_rename_labels_and_leave_processes_out_and_say_how_much() {
+    let scratch = Scratch::new("agent-rules");
+    let (_server, port) = server::start(scratch.path(), "server", |_| {});
+    let (kept, left_out) = (spin(&scratch, "north-1"), spin(&scratch, "south-1"));
+    let more = "label_env: [ZONE], relabel_configs: [\
+        {source_labels: [zone], regex: 'south-.*', action: drop}, \
+        {source_labels: [zone], regex: '(.+)-.*', target_label: area}, \
+        {regex: 'zone|service_name|source', action: labeldrop}],";
+    let agent = agent_with(&scratch, port, &[kept.id(), left_out.id()], more);
+    // Labels that a series must have are there again.
+    has_cpu(
+        port,
+        "{area=\"north\",source=\"agent\",service_name=~\".+\",zone=\"\"}",
+    );
+    let metrics = agent_port(&agent);
+    let state = "pilotlight_agent_samples_total{state=\"dropped_by_rule\"}";
+    wait_for(state, Duration::from_secs(60), || {
+        let dropped = metric(metrics, state)?;
+        (dropped >= 1.0).then_some(()).ok_or(format!("{dropped}"))
+    });
+    let selection = http::encode("{area!=\"north\",source=\"agent\"}");
+    let path = format!("/api/v1/top?type=cpu&q={selection}&from=now-10m&until=now&limit=5");
+    assert_eq!(http::json(port, &path).unwrap()["total"], 0);
+}
