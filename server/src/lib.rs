@@ -56,7 +56,10 @@ pub use config::{Config, Error};
 pub use pilotlight_profile::Limits;
 pub use pilotlight_wire::serve::tls::TlsFiles;
 
-pub use debuginfo::{Announced, Quality, Settings as DebuginfoSettings, describe};
+pub use debuginfo::{
+    Announced, Network, Quality, Settings as DebuginfoSettings, Sources as DebuginfoSources,
+    describe,
+};
 pub use env::{Env, SystemEnv};
 pub use ingest::policy::{IngestRules, Keep, Rule, SAMPLED_LABEL};
 pub use ingest::series::LabelLimits;

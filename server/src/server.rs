@@ -101,6 +101,11 @@ impl Server {
             let store = store_thread(&own, app.clone(), stopping.clone());
             threads.push(thread("store", store)?);
             debuginfos.push(debuginfo.clone());
+            if own.debuginfo.sources.any() {
+                let (sources, runtime) = (debuginfo.clone(), Handle::current());
+                let look = move || sources.run_sources(&runtime);
+                threads.push(thread("debuginfo-sources", look)?);
+            }
             threads.push(thread("debuginfo", move || debuginfo.run())?);
             apps.push((tenant, app));
         }

@@ -6,6 +6,8 @@ mod common;
 mod gdb;
 #[path = "debuginfo/parca.rs"]
 mod parca;
+#[path = "debuginfo/sources.rs"]
+mod sources;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,14 @@
 //! One request, one deadline, one byte limit.
 
 use crate::error::chain;
+use crate::guard::{Guard, GuardedResolver, RefusedAddresses};
 #[cfg(feature = "client-tls")]
 use crate::secure::Secure;
 use crate::{Authorization, Error, Stage, Url, first_bytes};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client as Legacy, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -143,15 +144,19 @@ impl Answer {
 /// A pooled HTTP/1.1 client; clones share the pool.
 #[derive(Clone, Debug)]
 pub struct Client {
-    inner: Legacy<HttpConnector, Full<Bytes>>,
+    inner: Legacy<Connector, Full<Bytes>>,
     #[cfg(feature = "client-tls")]
     secure: Secure,
+    guard: Guard,
     authorization: Option<Authorization>,
 }
 
+/// Connects where the guard allows it.
+pub(crate) type Connector = HttpConnector<GuardedResolver>;
+
 /// A connector as all clients of ours have it.
-pub(crate) fn connector() -> HttpConnector {
-    let mut connector = HttpConnector::new();
+pub(crate) fn connector(guard: &Guard) -> Connector {
+    let mut connector = HttpConnector::new_with_resolver(GuardedResolver::new(guard.clone()));
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(Duration::from_secs(10)));
     connector
@@ -179,9 +184,10 @@ impl Client {
     /// Needs no runtime yet; [`Client::send`] needs tokio's.
     pub fn new() -> Self {
         Self {
-            inner: pool(connector()),
+            inner: pool(connector(&Guard::default())),
             #[cfg(feature = "client-tls")]
             secure: Secure::default(),
+            guard: Guard::default(),
             authorization: None,
         }
     }
@@ -191,7 +197,19 @@ impl Client {
     #[cfg(feature = "client-tls")]
     #[must_use]
     pub fn with_tls(mut self, tls: crate::TlsClient) -> Self {
-        self.secure = Secure::new(tls);
+        self.secure = Secure::new(tls, self.guard.clone());
+        self
+    }
+
+    /// Connects only to addresses that `guard` allows: [`Error::Refused`] says so of others.
+    #[must_use]
+    pub fn guarded(mut self, guard: Guard) -> Self {
+        self.inner = pool(connector(&guard));
+        #[cfg(feature = "client-tls")]
+        {
+            self.secure = self.secure.guarded(guard.clone());
+        }
+        self.guard = guard;
         self
     }
 
@@ -205,47 +223,71 @@ impl Client {
     /// Sends and reads the whole answer.
     ///
     /// # Errors
-    /// [`Error::Connect`], [`Error::Timeout`], [`Error::TooLarge`] or [`Error::Broken`]; a bad status is no error here
-    /// (see [`Answer::success`]).
-    pub async fn send(&self, mut call: Call) -> Result<Answer, Error> {
+    /// [`Error::Connect`], [`Error::Refused`], [`Error::Timeout`], [`Error::TooLarge`] or [`Error::Broken`]; a bad
+    /// status is no error here (see [`Answer::success`]).
+    pub async fn send(&self, call: Call) -> Result<Answer, Error> {
+        let mut opened = self.open(call).await?;
+        let mut body = BytesMut::new();
+        if opened.status == StatusCode::OK {
+            while let Some(piece) = opened.next().await? {
+                body.extend_from_slice(&piece);
+            }
+        } else {
+            body = opened.message().await;
+        }
+        Ok(Answer {
+            url: opened.call.url,
+            status: opened.status,
+            headers: opened.headers,
+            body: body.freeze(),
+        })
+    }
+
+    /// Sends; the answer's body is for the caller to read piece by piece, within the call's limits.
+    ///
+    /// # Errors
+    /// [`Error::Connect`], [`Error::Refused`] or [`Error::Timeout`].
+    pub async fn open(&self, mut call: Call) -> Result<Opened, Error> {
         if let Some(authorization) = &self.authorization {
             call = call.authorized(authorization)?;
         }
-        let deadline = Instant::now() + call.timeout;
-        let late = |stage| Error::Timeout {
+        let refused = |refused: &RefusedAddresses| Error::Refused {
             url: call.url.to_string(),
-            after: call.timeout,
-            stage,
+            addresses: refused.to_string(),
         };
+        let checked = self.guard.check_host(call.url.host());
+        checked.map_err(|error| refused(&error))?;
+        let deadline = Instant::now() + call.timeout;
         let response = match timeout_at(deadline, self.request(&call)?).await {
-            Err(_) => return Err(late(Stage::Answer)),
+            Err(_) => return Err(late(&call, Stage::Answer)),
             Ok(Err(error)) => {
-                return Err(Error::Connect {
-                    url: call.url.to_string(),
-                    reason: chain(&error),
+                return Err(match RefusedAddresses::within(&error) {
+                    Some(error) => refused(error),
+                    None => Error::Connect {
+                        url: call.url.to_string(),
+                        reason: chain(&error),
+                    },
                 });
             }
             Ok(Ok(response)) => response,
         };
         let (head, body) = response.into_parts();
-        let mut received = 0;
-        let body = if head.status == StatusCode::OK {
-            match timeout_at(deadline, read(body, &call, &mut received)).await {
-                Ok(read) => read?,
-                Err(_) => return Err(late(Stage::Body { received })),
-            }
-        } else {
-            // the status is the news: a late or broken message does not replace it
-            timeout_at(deadline, read_message(body))
-                .await
-                .unwrap_or_default()
-        };
-        Ok(Answer {
-            url: call.url,
+        Ok(Opened {
             status: head.status,
             headers: head.headers,
             body,
+            call,
+            deadline,
+            received: 0,
         })
+    }
+}
+
+fn late(call: &Call, stage: Stage) -> Error {
+    Error::Timeout {
+        url: call.url.to_string(),
+        after: call.timeout,
+        stage,
     }
 }
 
@@ -286,31 +328,68 @@ fn request(call: &Call) -> Result<Request<Full<Bytes>>, Error> {
     Ok(request)
 }
 
-/// Reads up to the limit. Memory follows what arrived, never what a header or trailer promises.
-async fn read(mut body: Incoming, call: &Call, received: &mut u64) -> Result<Bytes, Error> {
-    let mut out = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Error::Broken {
-            url: call.url.to_string(),
-            received: *received,
-            reason: chain(&error),
-        })?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        *received += data.len() as u64;
-        if *received > call.max_body {
-            return Err(Error::TooLarge {
-                url: call.url.to_string(),
-                limit: call.max_body,
-            });
-        }
-        out.extend_from_slice(&data);
-    }
-    Ok(out.freeze())
+/// An answer whose body is still to come.
+#[derive(Debug)]
+pub struct Opened {
+    /// The status line's number.
+    pub status: StatusCode,
+    /// All headers.
+    pub headers: HeaderMap,
+    body: Incoming,
+    call: Call,
+    deadline: Instant,
+    received: u64,
 }
 
-async fn read_message(mut body: Incoming) -> Bytes {
+impl Opened {
+    /// The next bytes, `None` at the end. Memory follows what arrived, never what a header or trailer
+    /// promises.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::TooLarge`] (at once, when the length says so) or [`Error::Broken`].
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        if self.received.saturating_add(self.body.size_hint().lower()) > self.call.max_body {
+            return Err(self.too_large());
+        }
+        loop {
+            let frame = timeout_at(self.deadline, self.body.frame()).await;
+            let received = self.received;
+            let frame = frame.map_err(|_| late(&self.call, Stage::Body { received }))?;
+            let Some(frame) = frame else {
+                return Ok(None);
+            };
+            let frame = frame.map_err(|error| Error::Broken {
+                url: self.call.url.to_string(),
+                received,
+                reason: chain(&error),
+            })?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            self.received += data.len() as u64;
+            if self.received > self.call.max_body {
+                return Err(self.too_large());
+            }
+            return Ok(Some(data));
+        }
+    }
+
+    fn too_large(&self) -> Error {
+        Error::TooLarge {
+            url: self.call.url.to_string(),
+            limit: self.call.max_body,
+        }
+    }
+
+    /// The beginning of a bad answer's body. The status is the news: a late or broken message does
+    /// not replace it.
+    async fn message(&mut self) -> BytesMut {
+        let read = timeout_at(self.deadline, read_message(&mut self.body));
+        read.await.unwrap_or_default()
+    }
+}
+
+async fn read_message(body: &mut Incoming) -> BytesMut {
     let mut out = BytesMut::new();
     while let Some(Ok(frame)) = body.frame().await {
         let Ok(data) = frame.into_data() else {
@@ -322,5 +401,5 @@ async fn read_message(mut body: Incoming) -> Bytes {
             break;
         }
     }
-    out.freeze()
+    out
 }

@@ -59,6 +59,14 @@ pub enum Error {
         /// The chain of causes.
         reason: String,
     },
+    /// The client may not connect there.
+    #[error("{url}: {addresses} is not to be connected to (see the client's guard)")]
+    Refused {
+        /// What was asked for.
+        url: String,
+        /// What the host's name leads to.
+        addresses: String,
+    },
     /// The deadline passed.
     #[error("{url}: no {} within {after:?}", match .stage {
         Stage::Answer => "answer".to_owned(),

@@ -12,6 +12,7 @@
 //!
 //! Responsibilities:
 //! - [`Client`]: one request, one deadline over connect, headers and body, a byte limit while the body streams in.
+//! - [`Guard`]: which addresses a client may connect to, asked after names were resolved.
 //! - [`Error`]: every failure names the URL, the cause, and what the other side said (Go's `X-Go-Pprof` texts too).
 //! - [`Retry`]: exponential backoff with jitter; [`Clock`] and [`Rng`] are passed in, never global.
 //! - `serve` (feature): the way into a server, within limits, with TLS (feature `tls`).
@@ -26,6 +27,7 @@ mod changes;
 mod client;
 mod clock;
 mod error;
+mod guard;
 mod retry;
 mod rng;
 #[cfg(feature = "client-tls")]
@@ -36,9 +38,10 @@ mod url;
 
 pub use authorization::Authorization;
 pub use bytes::Bytes;
-pub use client::{Answer, Call, Client};
+pub use client::{Answer, Call, Client, Opened};
 pub use clock::{Clock, Sleep, SystemClock};
 pub use error::{Error, Stage, first_bytes};
+pub use guard::Guard;
 pub use http::{HeaderMap, HeaderValue, StatusCode};
 pub use retry::{Attempt, Retry};
 pub use rng::{Rng, SplitMix};

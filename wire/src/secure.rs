@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
@@ -22,7 +21,8 @@ use tokio_rustls::rustls::{
 };
 
 use crate::changes::{LOOK_AGAIN, changed};
-use crate::client::{connector, pool};
+use crate::client::{Connector, connector, pool};
+use crate::guard::Guard;
 
 /// How a client and a server trust each other: Prometheus' `tls_config`. The default trusts the
 /// system's authorities (and `SSL_CERT_FILE`, `SSL_CERT_DIR`) and shows nothing.
@@ -40,12 +40,13 @@ pub struct TlsClient {
     pub insecure_skip_verify: bool,
 }
 
-type Pool = Legacy<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Pool = Legacy<HttpsConnector<Connector>, Full<Bytes>>;
 
 /// The pool of secure connections, made at the first call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Secure {
     tls: Arc<TlsClient>,
+    guard: Guard,
     made: Arc<Mutex<Option<Made>>>,
 }
 
@@ -57,9 +58,19 @@ struct Made {
 }
 
 impl Secure {
-    pub fn new(tls: TlsClient) -> Self {
+    pub fn new(tls: TlsClient, guard: Guard) -> Self {
         Secure {
             tls: Arc::new(tls),
+            guard,
+            made: Arc::default(),
+        }
+    }
+
+    /// The same files behind another guard, with connections of its own.
+    pub fn guarded(&self, guard: Guard) -> Self {
+        Secure {
+            tls: self.tls.clone(),
+            guard,
             made: Arc::default(),
         }
     }
@@ -79,7 +90,7 @@ impl Secure {
             }
             None => self.tls.changed(),
         };
-        match (self.tls.pool(), &*made) {
+        match (self.tls.pool(&self.guard), &*made) {
             (Ok(pool), _) => {
                 *made = Some(Made {
                     pool: pool.clone(),
@@ -100,7 +111,7 @@ impl TlsClient {
         changed(files.into_iter().flatten().map(PathBuf::as_path))
     }
 
-    fn pool(&self) -> Result<Pool, String> {
+    fn pool(&self, guard: &Guard) -> Result<Pool, String> {
         let builder = HttpsConnectorBuilder::new()
             .with_tls_config(self.config()?)
             .https_only();
@@ -114,7 +125,7 @@ impl TlsClient {
                 builder.with_server_name_resolver(fixed).enable_http1()
             }
         };
-        let mut plain = connector();
+        let mut plain = connector(guard);
         plain.enforce_http(false);
         Ok(pool(builder.wrap_connector(plain)))
     }

@@ -123,10 +123,10 @@ fn server_section(section: &Value, file: &Path, settings: &mut Settings) -> Resu
     };
     ingest::read(part("ingest"), &mut settings.server);
     ingest::read_retention(part("retention"), &mut settings.server);
-    debuginfo::read(part("debuginfo"), &mut settings.server.debuginfo);
+    let folder = file.parent().unwrap_or(Path::new(""));
+    debuginfo::read(part("debuginfo"), folder, &mut settings.server.debuginfo);
     query::read(part("query"), &mut settings.server);
     storage::read(&mut server, &problems, &mut settings.server);
-    let folder = file.parent().unwrap_or(Path::new(""));
     access::read(&mut server, &problems, folder, &mut settings.server);
     server.finish(|_| None);
     let problems = problems.into_vec();

@@ -17,7 +17,9 @@ use super::params::Params;
 use super::read::unit;
 use super::run::run;
 use super::{ApiError, App};
-use crate::debuginfo::{Announced, Held, Quality, Source, Started, UploadError, base_name};
+use crate::debuginfo::{
+    Announced, Debuginfo, Held, Quality, Source, Started, UploadError, base_name,
+};
 use crate::query::engine::Selection;
 use crate::query::unresolved::Unresolved;
 
@@ -74,7 +76,8 @@ async fn missing(State(app): State<Arc<App>>, params: Params) -> Result<Json<Val
             "type": kind,
             "unit": unit(kind),
             "total": total,
-            "binaries": binaries.iter().map(binary).collect::<Vec<_>>(),
+            "binaries": binaries.iter().map(|of| binary(of, &app.engine.debuginfo)).collect::<Vec<_>>(),
+            "sources": sources(&app.engine.debuginfo),
             "partial": coverage.partial,
             "problems": coverage.problems,
         })))
@@ -101,7 +104,14 @@ fn selection(app: &App, params: &Params) -> Result<Option<Selection>, ApiError> 
     }))
 }
 
-fn binary(of: &Unresolved) -> Value {
+fn binary(of: &Unresolved, store: &Debuginfo) -> Value {
+    let asked = store.asked(&of.build_id).map(|asked| {
+        json!({
+            "outcome": asked.outcome.word(),
+            "at_ns": asked.at_ns,
+            "again_ns": asked.again_ns,
+        })
+    });
     json!({
         "binary": base_name(&of.file),
         "file": of.file,
@@ -110,6 +120,22 @@ fn binary(of: &Unresolved) -> Value {
         "frames": of.frames,
         "value": of.value,
         "what_to_do": of.advice(),
+        "asked": asked,
+    })
+}
+
+/// Where files are looked for that nobody sent, and what came of it.
+fn sources(store: &Debuginfo) -> Value {
+    let (sources, asking) = store.sources_and_queue();
+    let urls: Vec<String> = sources.debuginfod.iter().map(ToString::to_string).collect();
+    json!({
+        "waiting": asking.waiting(),
+        "debuginfod": {
+            "urls": urls, "outcomes": counted(&asking.counts().of(Source::Debuginfod)),
+        },
+        "folders": {
+            "count": sources.folders.len(), "outcomes": counted(&asking.counts().of(Source::Folder)),
+        },
     })
 }
 

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use super::{ApiError, App};
+use crate::debuginfo::Source;
 use crate::metrics::{Text, counters};
 use crate::store::catalog::Segment;
 
@@ -201,6 +202,21 @@ pub fn metrics_of(app: &App) -> String {
         "reason",
         &files.failed(),
     );
+    let (_, asking) = app.engine.debuginfo.sources_and_queue();
+    for (name, source, help) in [
+        (
+            "pilotlight_debuginfo_debuginfod_total",
+            Source::Debuginfod,
+            "Build ids asked of debuginfod servers, by what came of it.",
+        ),
+        (
+            "pilotlight_debuginfo_folders_total",
+            Source::Folder,
+            "Build ids looked for in folders of this machine, by what came of it.",
+        ),
+    ] {
+        text.labelled(name, help, "outcome", &asking.counts().of(source));
+    }
     let mut body = text.finish();
     if let Some(extra) = &app.extra_metrics {
         body.push_str(&extra());

@@ -10,6 +10,7 @@
 //! | `record` | one stored file, described by an object beside it |
 //! | `index` | which file is the best for a build id; a better one replaces a worse |
 //! | `upload` | files on their way in: bounded, resumable, checked before they count |
+//! | `sources` | files that nobody sent: folders of this machine, debuginfod servers |
 //! | `parse` | a file is read by a process of its own |
 //! | `tables` | what is to be read, and what was in a bounded cache |
 //! | `svma` | addresses of a process to addresses of a file |
@@ -23,6 +24,7 @@ mod parse;
 mod record;
 #[cfg(any(feature = "s3", test))]
 mod remote;
+mod sources;
 mod store;
 mod svma;
 mod tables;
@@ -34,5 +36,6 @@ pub use objects::{Fetched, FolderFiles, ObjectFiles};
 pub use record::{Record, Source};
 #[cfg(feature = "s3")]
 pub use remote::StoreFiles;
+pub use sources::{Network, Sources};
 pub use store::{Debuginfo, Found, Reason, Settings};
 pub use upload::{Announced, Held, Started, UploadError, base_name, describe};

@@ -2,17 +2,18 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pilotlight_symbolize::Segment;
 
-use super::facts::Quality;
+use super::facts::{Facts, Quality};
 use super::index::{Index, Wanted};
 use super::names::NamedParts;
 use super::objects::{Fetched, ObjectFiles};
 use super::parse::{Counts, Reader, Unread};
 use super::record::{Record, Source};
+use super::sources::{Asked, Asking, Client, Sources};
 use super::tables::{Job, Lookup, State, Tables};
 use super::upload::{Announced, Arrived, Held, Started, UploadError, Uploads, base_name};
 use crate::env::Env;
@@ -37,6 +38,8 @@ pub struct Settings {
     pub parser: Option<pilotlight_sandbox::Parser>,
     /// What reading one file may cost; a table is never larger than `table_cache_bytes`.
     pub parse_limits: pilotlight_sandbox::Limits,
+    /// Where files are looked for that nobody sent.
+    pub sources: Sources,
 }
 
 impl Default for Settings {
@@ -48,6 +51,7 @@ impl Default for Settings {
             named_cache_bytes: 32 << 20,
             parser: None,
             parse_limits: pilotlight_sandbox::Limits::default(),
+            sources: Sources::default(),
         }
     }
 }
@@ -63,7 +67,7 @@ pub enum Reason {
     WrongId,
     /// The file cannot be read.
     ParseFailed,
-    /// The file is being read.
+    /// The file is being read, or looked for elsewhere.
     Waiting,
     /// The file does not know the address.
     NotInDebuginfo,
@@ -134,6 +138,11 @@ pub struct Debuginfo {
     commit: Mutex<()>,
     /// Build id → hash of what was sent.
     sent: Mutex<HashMap<String, String>>,
+    /// Build ids that are looked for elsewhere.
+    pub(super) asking: Asking,
+    /// debuginfod servers.
+    pub(super) client: Client,
+    scratch: PathBuf,
     settings: Settings,
     env: Arc<dyn Env>,
 }
@@ -156,12 +165,15 @@ impl Debuginfo {
         Ok(Self {
             files,
             index: RwLock::default(),
-            uploads: Uploads::open(scratch, settings.max_file_bytes, env.now_ns())?,
+            uploads: Uploads::open(scratch.clone(), settings.max_file_bytes, env.now_ns())?,
             reader,
             tables: Tables::new(settings.table_cache_bytes),
             named: NamedParts::new(settings.named_cache_bytes),
             commit: Mutex::default(),
             sent: Mutex::default(),
+            asking: Asking::new(settings.sources.ask_again),
+            client: Client::new(&settings.sources, settings.max_file_bytes),
+            scratch,
             settings,
             env,
         })
@@ -279,15 +291,24 @@ impl Debuginfo {
         if !wanted.yes() {
             return Ok(Started::NotNeeded(wanted.text()));
         }
+        self.check_room(announced.size_bytes)?;
+        self.uploads.start(announced, source, self.env.now_ns())
+    }
+
+    /// Whether so many bytes more may be stored.
+    ///
+    /// # Errors
+    /// [`UploadError::Full`].
+    pub(super) fn check_room(&self, size_bytes: u64) -> Result<(), UploadError> {
         let stored = self.read(Index::bytes);
-        if stored.saturating_add(announced.size_bytes) > self.settings.max_bytes {
+        if stored.saturating_add(size_bytes) > self.settings.max_bytes {
             return Err(UploadError::Full(format!(
-                "{stored} bytes of debug information are stored and {} more do not fit into {} \
+                "{stored} bytes of debug information are stored and {size_bytes} more do not fit into {} \
                  (server.debuginfo.max_bytes); raise it, or delete files",
-                announced.size_bytes, self.settings.max_bytes
+                self.settings.max_bytes
             )));
         }
-        self.uploads.start(announced, source, self.env.now_ns())
+        Ok(())
     }
 
     /// Takes hold of an upload.
@@ -352,6 +373,9 @@ impl Debuginfo {
             return Found::Missing(Reason::NoBuildId);
         }
         let Some((best, code)) = self.of_build_id(build_id) else {
+            if self.want(build_id, file) {
+                return Found::Missing(Reason::Waiting);
+            }
             let other = self.read(|index| index.has_name(base_name(file)));
             let reason = if other {
                 Reason::WrongId
@@ -360,6 +384,9 @@ impl Debuginfo {
             };
             return Found::Missing(reason);
         };
+        if best.rank() < Quality::Symtab {
+            self.want(best.gnu.as_deref().unwrap_or(build_id), file);
+        }
         if best.failed.is_some() {
             return Found::Missing(Reason::ParseFailed);
         }
@@ -378,11 +405,30 @@ impl Debuginfo {
         }
     }
 
+    /// Has a file looked for where nobody sent it; answers whether it is waited for.
+    fn want(&self, build_id: &str, file: &str) -> bool {
+        let any = self.settings.sources.any();
+        any && self
+            .asking
+            .want(build_id, base_name(file), self.env.now_ns())
+    }
+
+    /// What was found of a build id elsewhere.
+    pub fn asked(&self, build_id: &str) -> Option<Asked> {
+        self.asking.asked(build_id)
+    }
+
+    /// Where files are looked for, and the queue of what is.
+    pub fn sources_and_queue(&self) -> (&Sources, &Asking) {
+        (&self.settings.sources, &self.asking)
+    }
+
     /// Finds what is stored, then reads files as they are asked for, until [`Debuginfo::stop`].
     pub fn run(&self) {
         if let Err(error) = self.recover() {
             log::error("debug information cannot be listed", &[("error", &error)]);
         }
+        self.asking.start();
         while let Some(job) = self.tables.next() {
             let read = self.read_file(&job);
             if let Err(unread) = &read {
@@ -427,8 +473,29 @@ impl Debuginfo {
 
     /// Ends [`Debuginfo::run`].
     pub fn stop(&self) {
+        self.asking.stop();
         self.reader.stop();
         self.tables.stop();
+    }
+
+    pub(super) fn inspect(&self, path: &Path) -> Result<Facts, Unread> {
+        self.reader.inspect(path)
+    }
+
+    pub(super) fn sources(&self) -> &Sources {
+        &self.settings.sources
+    }
+
+    pub(super) fn max_file_bytes(&self) -> u64 {
+        self.settings.max_file_bytes
+    }
+
+    pub(super) fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    pub(super) fn now_ns(&self) -> i64 {
+        self.env.now_ns()
     }
 
     /// For `/api/v1/debuginfo`: bytes stored, uploads under way, bytes and files in memory.

@@ -41,7 +41,7 @@ impl Unresolved {
                 "the stored file of {name} cannot be read, see /api/v1/debuginfo/files; upload \
                  another one"
             ),
-            Reason::Waiting => "nothing: its names are being read".to_owned(),
+            Reason::Waiting => "nothing: its file is being read, or looked for".to_owned(),
             Reason::NotInDebuginfo => format!(
                 "the stored file of {name} does not name these addresses; upload one that is not \
                  stripped"
