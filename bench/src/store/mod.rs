@@ -1,8 +1,9 @@
-//! `bench store [FOLDER] [--long] [--pyroscope URL] [--parca URL]`: what a load costs from socket to
+//! `bench store [FOLDER] [--only PARTS] [--long] [--pyroscope URL] [--parca URL]`: what a load costs from socket to
 //! Parquet blocks, what it takes on disk, what questions cost, warm, cold and after a kill, how long
 //! starts over 100,000 blocks and over a gigabyte take, what roll-ups spare, how scans use CPUs, and
 //! how all of it grows. FOLDER is made by `loadgen`; without
-//! it the bench's own generator makes a smaller load. Peers were measured once on `loadgen`'s 4,320
+//! it the bench's own generator makes a smaller load. PARTS is a list, with commas, of `load`,
+//! `many_blocks`, `copies`, `roll_ups` and `scaling`. Peers were measured once on `loadgen`'s 4,320
 //! profiles and are marked `(research)`; with an URL the same requests go to a running one.
 
 mod copies;
@@ -31,6 +32,8 @@ use crate::{
 #[derive(Default)]
 struct Options<'a> {
     folder: Option<&'a str>,
+    /// With commas; all, where there is none.
+    only: Option<&'a str>,
     long: bool,
     pyroscope: Option<&'a str>,
     parca: Option<&'a str>,
@@ -42,6 +45,7 @@ impl<'a> Options<'a> {
         let mut words = words.iter();
         while let Some(&word) = words.next() {
             match word {
+                "--only" => options.only = words.next().copied(),
                 "--long" => options.long = true,
                 "--pyroscope" => options.pyroscope = words.next().copied(),
                 "--parca" => options.parca = words.next().copied(),
@@ -58,24 +62,30 @@ impl<'a> Options<'a> {
 /// Prints all figures of the part.
 pub fn run(words: &[&str]) -> Outcome<()> {
     let options = Options::read(words)?;
-    let corpus = match options.folder {
-        Some(folder) => corpus::read(Path::new(folder))?,
-        None => corpus::generated(&corpus::SMALL)?,
-    };
-    let count: usize = corpus.pushes.iter().map(Vec::len).sum();
-    println!("# {count} profiles, {} samples", corpus.samples);
-    peers::run(&corpus, options.pyroscope, options.parca)?;
-    one_load(&corpus)?;
-    drop(corpus);
     // None needs another: what fails costs only its own figures.
-    let parts: [(&str, &dyn Fn() -> Outcome<()>); 4] = [
+    let parts: [(&str, &dyn Fn() -> Outcome<()>); 5] = [
+        ("load", &|| load(&options)),
         ("many_blocks", &many_blocks::run),
         ("copies", &copies::run),
         ("roll_ups", &roll_ups::run),
         ("scaling", &|| scaling::run(options.long)),
     ];
+    let names = parts.map(|(name, _)| name);
+    let wanted: Vec<&str> = options
+        .only
+        .map_or(names.to_vec(), |only| only.split(',').collect());
+    if let Some(unknown) = wanted.iter().find(|name| !names.contains(name)) {
+        return Err(format!(
+            "bench store has no part {unknown}; it has {}",
+            names.join(", ")
+        )
+        .into());
+    }
     let mut failed = Vec::new();
     for (name, part) in parts {
+        if !wanted.contains(&name) {
+            continue;
+        }
         if let Err(error) = part() {
             println!("# {name} failed: {error}");
             failed.push(name);
@@ -85,6 +95,17 @@ pub fn run(words: &[&str]) -> Outcome<()> {
         true => Ok(()),
         false => Err(format!("without figures: {}", failed.join(", ")).into()),
     }
+}
+
+fn load(options: &Options) -> Outcome<()> {
+    let corpus = match options.folder {
+        Some(folder) => corpus::read(Path::new(folder))?,
+        None => corpus::generated(&corpus::SMALL)?,
+    };
+    let count: usize = corpus.pushes.iter().map(Vec::len).sum();
+    println!("# {count} profiles, {} samples", corpus.samples);
+    peers::run(&corpus, options.pyroscope, options.parca)?;
+    one_load(&corpus)
 }
 
 fn one_load(corpus: &Corpus) -> Outcome<()> {
