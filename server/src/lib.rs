@@ -38,6 +38,8 @@ pub mod block;
 mod config;
 mod debuginfo;
 mod env;
+#[doc(hidden)]
+pub mod fuzz;
 mod hash;
 mod ingest;
 mod log;

@@ -75,6 +75,16 @@ pub struct Segment {
     pub executable: bool,
 }
 
+impl Segment {
+    /// The stated address of the byte at `file_offset`, if it is in this segment. Sizes in a file
+    /// may be any numbers.
+    #[must_use]
+    pub fn svma_of(&self, file_offset: u64) -> Option<u64> {
+        let inside = file_offset.checked_sub(self.file_offset)?;
+        (inside < self.file_size).then(|| self.svma.wrapping_add(inside))
+    }
+}
+
 /// The headers of a file, as owned values.
 #[derive(Debug)]
 pub(crate) struct Elf {
@@ -215,4 +225,23 @@ pub(crate) fn named_note<'a>(mut notes: &'a [u8], owner: &[u8], kind: u32) -> Op
         notes = notes.get(end.checked_next_multiple_of(4)?..)?;
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Segment;
+
+    #[test]
+    fn a_segment_without_end_holds_nothing_before_it() {
+        let forged = Segment {
+            file_offset: 10,
+            file_size: u64::MAX,
+            svma: u64::MAX - 1,
+            memory_size: u64::MAX,
+            executable: true,
+        };
+        assert_eq!(forged.svma_of(9), None);
+        assert_eq!(forged.svma_of(11), Some(u64::MAX));
+        assert_eq!(forged.svma_of(13), Some(1));
+    }
 }

@@ -122,13 +122,13 @@ impl Object {
 
     /// The stated address of the byte at `file_offset`; executable segments win.
     pub fn file_offset_to_svma(&self, file_offset: u64) -> Option<u64> {
-        let holds = |s: &&Segment| file_offset.wrapping_sub(s.file_offset) < s.file_size;
+        let holds = |s: &&Segment| s.svma_of(file_offset).is_some();
         let mut found = self.elf.segments.iter().filter(holds);
         let first = found
             .clone()
             .find(|s| s.executable)
             .or_else(|| found.next())?;
-        Some(first.svma + (file_offset - first.file_offset))
+        first.svma_of(file_offset)
     }
 
     /// The functions at `svma`, innermost inlined one first; empty when nothing is known.

@@ -18,11 +18,11 @@ pub fn svma(segments: &[Segment], exact: bool, mapping: &Mapping, address: u64) 
     let inside = address.wrapping_sub(mapping.start);
     if exact {
         let offset = inside.wrapping_add(mapping.offset);
-        let holds = |s: &&Segment| offset.wrapping_sub(s.file_offset) < s.file_size;
+        let holds = |s: &&Segment| s.svma_of(offset).is_some();
         let mut found = segments.iter().filter(holds);
         let first = found.clone().find(|s| s.executable);
         let segment = first.or_else(|| found.next())?;
-        return Some(segment.svma + (offset - segment.file_offset));
+        return segment.svma_of(offset);
     }
     // The mapping of an executable segment begins with the page in which the segment begins.
     let size = mapping.limit.wrapping_sub(mapping.start);
@@ -30,13 +30,18 @@ pub fn svma(segments: &[Segment], exact: bool, mapping: &Mapping, address: u64) 
         let begin = s.svma & !(PAGE - 1);
         (
             begin,
-            (s.svma + s.memory_size).next_multiple_of(PAGE) - begin,
+            page_end(s.svma.wrapping_add(s.memory_size)).wrapping_sub(begin),
         )
     };
     let code = || segments.iter().filter(|s| s.executable);
-    let same_size = code().find(|s| pages(s).1 == size.next_multiple_of(PAGE));
+    let same_size = code().find(|s| pages(s).1 == page_end(size));
     let segment = same_size.or_else(|| code().next())?;
     Some(pages(segment).0.wrapping_add(inside))
+}
+
+/// The end of the page that ends at or after `address`; sizes of a forged file go around.
+fn page_end(address: u64) -> u64 {
+    address.wrapping_add(PAGE - 1) & !(PAGE - 1)
 }
 
 #[cfg(test)]

@@ -125,14 +125,14 @@ impl<'a> Table<'a> {
     /// The stated address of the byte at `file_offset` of the executable.
     #[must_use]
     pub fn file_offset_to_svma(&self, file_offset: u64) -> Option<u64> {
-        let segments = self
+        let mut segments = self
             .segments
             .chunks_exact(SEGMENT_BYTES)
             .map(Segment32::read);
-        segments
-            .filter(|s| file_offset.wrapping_sub(s.file_offset) < s.file_size)
-            .map(|s| s.svma.wrapping_add(file_offset - s.file_offset))
-            .next()
+        segments.find_map(|s| {
+            let inside = file_offset.checked_sub(s.file_offset)?;
+            (inside < s.file_size).then(|| s.svma.wrapping_add(inside))
+        })
     }
 
     /// Puts the functions at `svma` into `places`, the innermost inlined one first; none when
