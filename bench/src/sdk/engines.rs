@@ -40,8 +40,8 @@ impl Subjects {
             "overhead",
             "10000",
             "64",
-            "150",
-            "12",
+            "60",
+            "40",
         ];
         let run = readings(Path::new("/usr/bin/env"), &args)?;
         let peer = format!(
