@@ -78,23 +78,26 @@ pub struct Rule {
     pub(crate) action: Action,
 }
 
+impl Rule {
+    /// All of it; an expression is its text.
+    fn parts(&self) -> (&[String], [&str; 4], u64, Action) {
+        let Rule {
+            source_labels,
+            separator,
+            regex,
+            modulus,
+            target_label,
+            replacement,
+            action,
+        } = self;
+        let texts = [separator, regex.as_str(), target_label, replacement];
+        (source_labels, texts, *modulus, *action)
+    }
+}
+
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
-        let key = |rule: &Self| {
-            let Rule {
-                source_labels,
-                separator,
-                regex,
-                modulus,
-                target_label,
-                replacement,
-                action,
-            } = rule.clone();
-            let regex = regex.as_str().to_owned();
-            let texts = (source_labels, separator, regex, target_label, replacement);
-            (texts, modulus, action)
-        };
-        key(self) == key(other)
+        self.parts() == other.parts()
     }
 }
 
