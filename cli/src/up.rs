@@ -18,6 +18,7 @@ use pilotlight_server::{AccessRules, DEFAULT_TENANT, Rights, Scope, Token, token
 use pilotlight_wire::{Authorization, Clock, SystemClock};
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -25,8 +26,9 @@ const SELF: &str = "pilotlight";
 const SELF_INTERVAL: Duration = Duration::from_secs(5);
 /// Prime, and five times a service's default: the whole process uses a few milliseconds of CPU a second.
 const SELF_HZ: u32 = 499;
+const DEBUG_FOLDER: &str = "/usr/lib/debug";
 const FIRST_CAPTURES: Duration = Duration::from_secs(1);
-/// The top five are printed when there are five, or when this time is over.
+/// The top five are printed when there are five that have names, or when this time is over.
 const TOP_WITHIN: Duration = Duration::from_secs(8);
 
 pub async fn run(arguments: args::Up) -> Result<(), Failure> {
@@ -36,6 +38,11 @@ pub async fn run(arguments: args::Up) -> Result<(), Failure> {
     let profiled = profile_self();
     let scraper: Arc<OnceLock<Arc<Handle>>> = Arc::default();
     let mut config = server_config(&settings, &scraper);
+    let folders = &mut config.debuginfo.sources.folders;
+    // Where this machine's own packages put theirs.
+    if folders.is_empty() && Path::new(DEBUG_FOLDER).is_dir() {
+        folders.push(DEBUG_FOLDER.into());
+    }
     let token = own_token(&mut config.access)?;
     let own = token.clone().map(Authorization::bearer);
     // The scraper speaks no TLS; it is in this process.
@@ -200,7 +207,9 @@ async fn first_functions(api: Api, start_ns: i64) {
             continue;
         };
         let rows = own_time(&answer);
-        if rows.len() >= 5 || (!rows.is_empty() && started.elapsed() >= TOP_WITHIN) {
+        let are_named = rows.iter().take(5).all(|(name, _)| !name.contains("]+0x"));
+        let is_time = started.elapsed() >= TOP_WITHIN;
+        if rows.len() >= 5 && are_named || !rows.is_empty() && is_time {
             print_top(&answer, &rows);
             return;
         }

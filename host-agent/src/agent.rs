@@ -66,6 +66,7 @@ impl Options {
     /// All processes at 19 Hz, exported every 10 s.
     pub fn new(server: Url) -> Options {
         Options {
+            upload: UploadOptions::towards(&server),
             server,
             authorization: None,
             sampler: SamplerOptions::default(),
@@ -73,7 +74,6 @@ impl Options {
             interval: Duration::from_secs(10),
             java_perf_map: true,
             instrumented: false,
-            upload: UploadOptions::default(),
             queue_bytes: 64 << 20,
             queue_folder: None,
             tables_folder: None,

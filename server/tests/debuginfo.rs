@@ -70,25 +70,36 @@ fn build(folder: &Path, source: &str) -> Built {
 
 /// File offset of an instruction of `leaf` that is the inlined `square`'s, and one of `main`.
 fn offsets(built: &Built) -> (u64, u64) {
+    let all = code_of(built);
+    let at = |wanted: &str| {
+        let is = |(_, innermost, _): &&(u64, String, String)| innermost == wanted;
+        all.iter().find(is).unwrap().0
+    };
+    (at("square"), at("main"))
+}
+
+/// File offsets of all named code: its innermost function and its outermost one.
+fn code_of(built: &Built) -> Vec<(u64, String, String)> {
     let object = Object::parse(std::fs::read(&built.whole).unwrap()).unwrap();
     let text = object.segments().iter().find(|s| s.executable).unwrap();
     let all = text.svma..text.svma + text.memory_size;
-    let at = |wanted: &str| {
-        let mut all = all.clone();
-        let found = all.find(|&svma| {
-            object
-                .frames(svma)
-                .first()
-                .is_some_and(|f| f.function == wanted)
-        });
-        found.unwrap() - text.svma + text.file_offset
+    let named = |svma| {
+        let frames = object.frames(svma);
+        let (first, last) = (frames.first()?, frames.last()?);
+        let offset = svma - text.svma + text.file_offset;
+        Some((offset, first.function.clone(), last.function.clone()))
     };
-    (at("square"), at("main"))
+    all.filter_map(named).collect()
 }
 
 /// A profile of addresses only: `main` called what stands at `square`, for 3 s.
 fn addresses(built: &Built, build_id: &str) -> Vec<u8> {
     let (square, main) = offsets(built);
+    stacks(built, build_id, &[[square, main]])
+}
+
+/// A profile of stacks of file offsets, innermost first, 3 s each.
+fn stacks(built: &Built, build_id: &str, stacks: &[[u64; 2]]) -> Vec<u8> {
     let object = Object::parse(std::fs::read(&built.whole).unwrap()).unwrap();
     let text = object.segments().iter().find(|s| s.executable).unwrap();
     let page = text.file_offset & !0xfff;
@@ -108,9 +119,11 @@ fn addresses(built: &Built, build_id: &str) -> Vec<u8> {
         build_id,
         ..Mapping::default()
     });
-    let path = [square, main].map(|at| out.location(Some(mapping), start + at - page, &[]));
-    let stack = out.stack(&path);
-    out.sample(stack, LabelSetId(0), &[3 * SECOND]);
+    for stack in stacks {
+        let path = stack.map(|at| out.location(Some(mapping), start + at - page, &[]));
+        let stack = out.stack(&path);
+        out.sample(stack, LabelSetId(0), &[3 * SECOND]);
+    }
     out.finish().to_pprof_gz()
 }
 
@@ -264,6 +277,38 @@ fn older_data_gets_names_when_its_debuginfo_arrives() {
     // All of it stands in the folder.
     let server = Local::start(config(&folder.path().join("data")));
     wait_for("names after a restart", || names(server.address) == named);
+    server.stop();
+}
+
+#[test]
+fn a_function_of_a_stripped_file_is_one_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let built = build(folder.path(), SOURCE);
+    let server = Local::start(config(&folder.path().join("data")));
+    let code = code_of(&built);
+    let of = |outermost: &str| -> Vec<u64> {
+        let code = code.iter().filter(|(_, _, of)| of == outermost);
+        code.map(|(offset, ..)| *offset).collect()
+    };
+    let (leaf, main) = (of("leaf"), of("main"));
+    // Each byte of the one was called by a byte of the other.
+    let paths: Vec<[u64; 2]> = leaf
+        .iter()
+        .zip(main.iter().cycle())
+        .map(|(&leaf, &main)| [leaf, main])
+        .collect();
+    assert!(paths.len() > 3);
+    let profile = stacks(&built, &built.build_id, &paths);
+    assert_eq!(
+        push(server.address, r#"{service_name="s"}"#, &profile).status,
+        200
+    );
+    assert_eq!(upload(server.address, &built.stripped)["state"], "stored");
+    let address = |at: u64| format!("app[not-in-debuginfo]+{at:#x}");
+    let wanted = [String::new(), address(main[0]), address(leaf[0])];
+    wait_for("functions", || names(server.address) == wanted);
+    let total = missing(server.address)["total"].clone();
+    assert_eq!(total, paths.len() as i64 * 3 * SECOND, "they stay nameless");
     server.stop();
 }
 

@@ -14,7 +14,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let table = Table::open(&bytes)?;
     for address in arguments {
         let svma = u64::from_str_radix(address.trim_start_matches("0x"), 16)?;
-        println!("{address}");
+        match table.extent(svma)? {
+            Some(start) => println!("{address}: in a function without a name at {start:#x}"),
+            None => println!("{address}"),
+        }
         for frame in table.frames(svma)? {
             println!(
                 "  {} [{}] {}:{}",

@@ -73,6 +73,36 @@ fn a_table_names_our_own_functions() {
     assert_eq!(a_function_to_find(), 1);
 }
 
+#[test]
+fn a_stripped_file_tells_its_functions_apart() {
+    let stripped = std::env::temp_dir().join(format!("stripped-{}", std::process::id()));
+    let mut strip = std::process::Command::new("strip");
+    let strip = strip
+        .arg("-o")
+        .arg(&stripped)
+        .arg(std::env::current_exe().unwrap());
+    assert!(strip.status().expect("binutils").success());
+    let object = std::fs::read(&stripped).unwrap();
+    std::fs::remove_file(&stripped).unwrap();
+    let (full, bare) = (table_of(&own_binary()), table_of(&object));
+    let (full, bare) = (Table::open(&full).unwrap(), Table::open(&bare).unwrap());
+
+    let base = base_of_this_program();
+    let starts = [
+        a_function_to_find as *const () as u64,
+        table_of as *const () as u64,
+        a_table_names_our_own_functions as *const () as u64,
+    ];
+    for start in starts.map(|start| start - base) {
+        for inside in [start, start + 1, start + 3] {
+            assert_eq!(bare.frames(inside).unwrap(), [], "{inside:#x}");
+            assert_eq!(bare.extent(inside).unwrap(), Some(start), "{inside:#x}");
+            assert_eq!(full.extent(inside).unwrap(), None, "{inside:#x}");
+        }
+        assert_ne!(bare.extent(start - 1).unwrap(), Some(start));
+    }
+}
+
 fn base_of_this_program() -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let exe = std::env::current_exe().unwrap();

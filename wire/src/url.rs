@@ -77,6 +77,15 @@ impl Url {
         &self.host
     }
 
+    /// Whether the host is this machine by its very name: `localhost` or an address of the loopback.
+    pub fn is_loopback(&self) -> bool {
+        let address = self.host.trim_start_matches('[').trim_end_matches(']');
+        self.host == "localhost"
+            || address
+                .parse()
+                .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+    }
+
     /// The port that is connected to.
     pub fn port(&self) -> u16 {
         self.port.unwrap_or(if self.secure { 443 } else { 80 })
@@ -179,6 +188,15 @@ mod tests {
                 assert!(error.to_string().contains("without TLS"), "{error}");
             }
         }
+    }
+
+    #[test]
+    fn this_machine_is_known_by_its_names() {
+        let is = |text: &str| Url::parse(text).unwrap().is_loopback();
+        let own = ["localhost:1", "127.0.0.1", "127.8.0.1:80", "[::1]:4040"];
+        assert!(own.iter().all(|own| is(&format!("http://{own}/"))));
+        let others = ["localhost.example.com", "10.0.0.1", "0.0.0.0", "[::2]"];
+        assert!(others.iter().all(|other| !is(&format!("http://{other}/"))));
     }
 
     #[test]

@@ -236,10 +236,8 @@ impl<'a> Namer<'a> {
     fn rename(&mut self, location: usize) -> bool {
         let symbols = self.symbols;
         let at = symbols.locations.mapping[location] - 1;
-        let (mapping, address) = (
-            &symbols.mappings[at as usize],
-            symbols.locations.address[location],
-        );
+        let mapping = &symbols.mappings[at as usize];
+        let mut address = symbols.locations.address[location];
         let reason = match self.found.get(&at) {
             None => return false,
             Some(Found::Missing(reason)) => reason.word(),
@@ -249,13 +247,16 @@ impl<'a> Namer<'a> {
                 exact,
                 ..
             }) => {
-                let frames = svma(segments, *exact, mapping, address);
-                let mut frames = frames.map_or(Vec::new(), |svma| read.frames(svma));
+                let svma = svma(segments, *exact, mapping, address);
+                let mut frames = svma.map_or(Vec::new(), |svma| read.frames(svma));
                 frames.retain(|frame| !frame.function.is_empty());
                 if !frames.is_empty() {
                     frames.iter().for_each(|frame| self.line(frame));
                     return true;
                 }
+                // Addresses of one function are one frame, though it has no name.
+                let start = svma.and_then(|svma| svma.checked_sub(read.extent(svma)?));
+                address = address.wrapping_sub(start.unwrap_or(0));
                 Reason::NotInDebuginfo.word()
             }
         };

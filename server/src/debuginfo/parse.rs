@@ -250,6 +250,10 @@ impl Lookup for Built {
         frames.unwrap_or_default()
     }
 
+    fn extent(&self, svma: u64) -> Option<u64> {
+        Table::open(&self.table).ok()?.extent(svma).ok()?
+    }
+
     fn heap_bytes(&self) -> usize {
         self.table.len()
     }

@@ -9,6 +9,8 @@ use pilotlight_symbolize::Frame;
 pub trait Lookup: Send + Sync {
     /// Functions at an address of the file, innermost inlined one first; empty when none is known.
     fn frames(&self, svma: u64) -> Vec<Frame>;
+    /// Where the function at an address begins, when that is all that is known of it.
+    fn extent(&self, svma: u64) -> Option<u64>;
     /// Bytes that it holds in memory.
     fn heap_bytes(&self) -> usize;
 }
@@ -172,6 +174,10 @@ mod tests {
     impl Lookup for Sized {
         fn frames(&self, _: u64) -> Vec<Frame> {
             Vec::new()
+        }
+
+        fn extent(&self, _: u64) -> Option<u64> {
+            None
         }
 
         fn heap_bytes(&self) -> usize {

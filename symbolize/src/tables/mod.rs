@@ -25,12 +25,14 @@
 //! | `sections`, `split` | debug sections, inflated; split DWARF |
 //! | `units` | functions, inlined calls and lines of one unit as rows; `names`, `lines`, `flatten` help |
 //! | `symbols`, `go` | what else names addresses |
+//! | `extents` | where nameless functions begin |
 //! | `coverage` | who was first to name an address |
 //! | `write`, `read`, `format` | the table's bytes |
 
 mod code;
 mod coverage;
 mod demangle;
+mod extents;
 mod flatten;
 mod format;
 mod go;
@@ -143,6 +145,8 @@ pub struct Report {
     pub lost_ranges: u64,
     /// Symbols of functions.
     pub symbols: u64,
+    /// Ranges of which only the function's extent is known.
+    pub extents: u64,
 }
 
 impl Default for Report {
@@ -157,6 +161,7 @@ impl Default for Report {
             missing_split_units: 0,
             lost_ranges: 0,
             symbols: 0,
+            extents: 0,
         }
     }
 }
@@ -190,7 +195,7 @@ impl Segment32 {
 /// places, an index and one unit at a time, and compressed sections inflated.
 ///
 /// # Errors
-/// When the object is no ELF file of our kind, names nothing ([`Error::NoSymbols`]), asks for more
+/// When the object is no ELF file of our kind, tells nothing ([`Error::NoSymbols`]), asks for more
 /// than `limits`, or `out` fails. Damaged DWARF is no error: [`Report`] counts it.
 pub fn build(sources: &Sources<'_>, limits: &Limits, out: &mut dyn Write) -> Result<Report, Error> {
     const ET_REL: u16 = 1;
@@ -252,6 +257,7 @@ pub fn build(sources: &Sources<'_>, limits: &Limits, out: &mut dyn Write) -> Res
     }
     let from_go = writer.rows - from_dwarf;
     rest(&symbols, &mut coverage, &mut writer)?;
+    report.extents = extents::rest(sources.object, &elf, &code, &mut coverage, &mut writer)?;
     let found = inspect::quality(sources.object, &elf);
     report.quality = match found {
         Quality::Full | Quality::Split if from_dwarf > 0 => found,

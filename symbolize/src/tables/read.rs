@@ -143,25 +143,52 @@ impl<'a> Table<'a> {
     #[inline]
     pub fn lookup(&self, svma: u64, places: &mut Vec<Place>) -> Result<(), Error> {
         places.clear();
-        let Some(address) = svma.checked_sub(self.base_svma) else {
+        let Some((block, row)) = self.row(svma)? else {
             return Ok(());
         };
-        let Ok(address) = u32::try_from(address) else {
-            return Ok(());
+        self.chain(block, &row, places).ok_or(Error::Damaged {
+            offset: block as u64,
+        })
+    }
+
+    /// Where the function that holds `svma` begins, when that is all that is known of it.
+    ///
+    /// # Errors
+    /// As [`Table::lookup`].
+    pub fn extent(&self, svma: u64) -> Result<Option<u64>, Error> {
+        let Some((block, row)) = self.row(svma)? else {
+            return Ok(None);
         };
-        let after = self.blocks_until(address);
-        let Some(block) = after.checked_sub(1) else {
-            return Ok(());
+        let mut places = Vec::new();
+        let read = self.chain(block, &row, &mut places);
+        read.ok_or(Error::Damaged {
+            offset: block as u64,
+        })?;
+        Ok(places
+            .is_empty()
+            .then(|| self.base_svma.saturating_add(u64::from(row.start))))
+    }
+
+    /// The row that holds `svma`, and its block's offset in `code`.
+    #[inline]
+    fn row(&self, svma: u64) -> Result<Option<(usize, FoundRow)>, Error> {
+        let address = svma.checked_sub(self.base_svma);
+        let Some(address) = address.and_then(|address| u32::try_from(address).ok()) else {
+            return Ok(None);
+        };
+        let Some(block) = self.blocks_until(address).checked_sub(1) else {
+            return Ok(None);
         };
         let start = u32_at(self.starts, block * 4);
         let offset = u32_at(self.offsets, block * 4);
         let (Some(start), Some(offset)) = (start, offset) else {
-            return Ok(());
+            return Ok(None);
         };
-        self.lookup_in_block(offset as usize, u64::from(address - start), places)
-            .ok_or(Error::Damaged {
-                offset: u64::from(offset),
-            })
+        let row = self.row_in_block(offset as usize, start, address);
+        let row = row.ok_or(Error::Damaged {
+            offset: u64::from(offset),
+        })?;
+        Ok(row.map(|row| (offset as usize, row)))
     }
 
     /// Number of blocks that start at or before `address`.
@@ -179,12 +206,12 @@ impl<'a> Table<'a> {
     }
 
     /// `None` when the bytes contradict themselves.
-    fn lookup_in_block(&self, at: usize, wanted: u64, places: &mut Vec<Place>) -> Option<()> {
+    fn row_in_block(&self, at: usize, start: u32, wanted: u32) -> Option<Option<FoundRow>> {
         let mut numbers = Numbers {
             bytes: self.code,
             at,
         };
-        let mut reached = 0u64;
+        let mut reached = u64::from(start);
         let (mut scope, mut known, mut file, mut line) = (at as i64, false, Some(NONE), 0i64);
         for _ in 0..numbers.next()? {
             let head = numbers.next()?;
@@ -202,27 +229,26 @@ impl<'a> Table<'a> {
                 file = Some(numbers.next_u32()?.wrapping_sub(1));
             }
             line = line.checked_add(unzigzag(numbers.next()?))?;
+            let start = reached;
             reached = reached.checked_add(head >> 2)?;
-            if wanted < reached {
-                let scope = known.then_some(scope);
-                return self.chain(at, scope, file, u32::try_from(line).ok()?, places);
+            if u64::from(wanted) < reached {
+                return Some(Some(FoundRow {
+                    start: u32::try_from(start).ok()?,
+                    scope: known.then_some(scope),
+                    file,
+                    line: u32::try_from(line).ok()?,
+                }));
             }
         }
-        Some(())
+        Some(None)
     }
 
-    /// The inlined functions outward from `scope`.
-    fn chain(
-        &self,
-        block: usize,
-        scope: Option<i64>,
-        mut file: Option<u32>,
-        mut line: u32,
-        places: &mut Vec<Place>,
-    ) -> Option<()> {
+    /// The inlined functions outward from the scope of a row.
+    fn chain(&self, block: usize, row: &FoundRow, places: &mut Vec<Place>) -> Option<()> {
         /// More inlined functions at one address than any compiler makes.
         const DEPTH: usize = 1024;
-        let Some(scope) = scope else {
+        let (mut file, mut line) = (row.file, row.line);
+        let Some(scope) = row.scope else {
             places.push(place(NONE, file.unwrap_or(NONE), line));
             return Some(());
         };
@@ -236,6 +262,10 @@ impl<'a> Table<'a> {
             let function = numbers.next_u32()?;
             let named = function as usize * FUNCTION_BYTES + 4;
             let file_of_function = match function {
+                NONE if places.is_empty() && file.is_none_or(|file| file == NONE) && line == 0 => {
+                    // Only its extent is known.
+                    return Some(());
+                }
                 NONE => NONE,
                 _ => u32_at(self.functions, named)?,
             };
@@ -322,6 +352,17 @@ impl<'a> Table<'a> {
         };
         places.iter().map(frame).collect()
     }
+}
+
+/// One row, as a block tells it.
+struct FoundRow {
+    /// Relative.
+    start: u32,
+    /// Offset in `code`.
+    scope: Option<i64>,
+    /// `None`: that of the scope's function.
+    file: Option<u32>,
+    line: u32,
 }
 
 fn place(function: u32, file: u32, line: u32) -> Place {
