@@ -25,7 +25,9 @@ pub struct NameTree {
     pub(super) parents: Vec<u32>,
     pub(super) node_names: Vec<u32>,
     pub(super) self_values: Vec<i64>,
-    node_table: PairTable,
+    /// Finds the children that do not stand right behind their parents: most do, and are found in
+    /// the columns.
+    branches: PairTable,
     /// Value of stacks whose leaf has no name.
     pub unknown: i64,
     /// Value of stacks marked as cut.
@@ -41,7 +43,7 @@ impl Default for NameTree {
             parents: vec![0],
             node_names: vec![0],
             self_values: vec![0],
-            node_table: PairTable::default(),
+            branches: PairTable::default(),
             unknown: 0,
             truncated: 0,
         };
@@ -78,14 +80,20 @@ impl NameTree {
 
     #[inline]
     pub(super) fn child(&mut self, parent: u32, name: u32) -> u32 {
-        let new = self.parents.len() as u32;
-        let (id, fresh) = self.node_table.intern(parent, name, new);
-        if fresh {
-            self.parents.push(parent);
-            self.node_names.push(name);
-            self.self_values.push(0);
+        let (behind, new) = (parent as usize + 1, self.parents.len());
+        if behind < new {
+            if self.parents[behind] == parent && self.node_names[behind] == name {
+                return behind as u32;
+            }
+            let (id, fresh) = self.branches.intern(parent, name, new as u32);
+            if !fresh {
+                return id;
+            }
         }
-        id
+        self.parents.push(parent);
+        self.node_names.push(name);
+        self.self_values.push(0);
+        new as u32
     }
 
     /// Adds the sums per stack node of a part.
