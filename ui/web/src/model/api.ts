@@ -99,8 +99,9 @@ export async function fetchFiles(q: Query, signal?: AbortSignal): Promise<Map<st
   return new Map(rows.filter((r) => r.file).map((r) => [r.name, r.file!.slice(0, 500)]));
 }
 
-export async function fetchSeries(q: Query, step: string, signal?: AbortSignal): Promise<Series> {
-  return (await get(address("series", { ...pick(q), step }), signal)).json();
+/** Sums over time; `by` splits them by a label's values. */
+export async function fetchSeries(q: Query, step: string, signal?: AbortSignal, by = ""): Promise<Series> {
+  return (await get(address("series", { ...pick(q), step, by }), signal)).json();
 }
 
 export async function fetchTypes(q: Pick<Query, "from" | "until">): Promise<ProfileType[]> {

@@ -57,3 +57,14 @@ export function formatSelector(matchers: readonly Matcher[]): string {
 export function formatMatcher(m: Matcher): string {
   return `${m.name}${m.op}"${m.value.replace(/[\\"]/g, "\\$&").replace(/\n/g, "\\n")}"`;
 }
+
+/** The selector `q` with the label `name` held to `value`, whatever it asked of that label before. */
+export function withValue(q: string, name: string, value: string): string {
+  let kept: Matcher[] = [];
+  try {
+    kept = parseSelector(q).filter((m) => m.name !== name);
+  } catch {
+    // A selector that cannot be read selects nothing; the new condition stands alone.
+  }
+  return formatSelector([...kept, { name, op: "=", value }]);
+}

@@ -11,17 +11,19 @@ export interface View {
   readonly search: string;
   readonly sort: string;
   readonly origin: string;
+  /** Label whose values the split lists. */
+  readonly by: string;
   /** What to compare with: where one is given, the page shows a diff. */
   readonly base_q: string;
   readonly base_from: string;
   readonly base_until: string;
 }
 
-export const VIEW_KINDS = ["both", "icicle", "flame", "top", "tree"] as const;
+export const VIEW_KINDS = ["both", "icicle", "flame", "top", "tree", "split"] as const;
 export type ViewKind = (typeof VIEW_KINDS)[number];
 
 export const DEFAULT_VIEW: View = {
-  type: "", q: "", from: "now-1h", until: "now", view: "both", dir: "icicle", zoom: "", search: "", sort: "self", origin: "",
+  type: "", q: "", from: "now-1h", until: "now", view: "both", dir: "icicle", zoom: "", search: "", sort: "self", origin: "", by: "service_name",
   base_q: "", base_from: "", base_until: "",
 };
 

@@ -15,6 +15,7 @@ import { Help } from "./help.tsx";
 import { Legend } from "./legend.tsx";
 import { EmptyState, ErrorNote } from "./notes.tsx";
 import { SeriesChart } from "./series.tsx";
+import { Split } from "./split.tsx";
 import { useLoaded, useView, type Change } from "./state.ts";
 import { StatusBar } from "./status.tsx";
 import { diffTheme, useTheme } from "./theme.ts";
@@ -94,7 +95,7 @@ function Views({ model, view, theme, change, search, loading }: ViewsProps) {
   const exact = /^\^(.*)\$$/s.exec(view.search)?.[1] ?? null;
   const select = (name: string) => change({ search: view.search === exactly(name) ? "" : exactly(name) });
   const zoom = (key: string) => change({ zoom: key }, true);
-  const showGraph = view.view !== "top" && view.view !== "tree";
+  const showGraph = view.view !== "top" && view.view !== "tree" && view.view !== "split";
   const selected = exact === null ? null : exact.replace(/\\(.)/g, "$1");
   const painted = useAfterPaint();
   const top = painted && (model.diff ? <DiffTable {...{ model, theme, selected }} keep={keep} onSelect={select} /> : <TopTable {...{ model, theme, sort, selected }} keep={keep} onSort={(s) => change({ sort: s })} onSelect={select} />);
@@ -113,6 +114,7 @@ function Views({ model, view, theme, change, search, loading }: ViewsProps) {
           {model.diff ? <DiffLegend {...{ model, theme }} /> : <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />}
           {view.view === "top" && top}
           {showGraph && <FlamePane {...{ model, theme, pattern }} direction={view.dir} zoom={view.zoom} onlyHue={only} onZoom={zoom} onSelect={select} />}
+          {view.view === "split" && <Split {...{ view, model, change }} />}
           {view.view === "tree" && <CallTree {...{ model, theme }} zoom={view.zoom} matched={mask} onZoom={zoom} />}
         </div>
       </main>
@@ -143,7 +145,7 @@ function keepOf(model: Model, mask: Uint8Array | null, only: number): Uint8Array
   return model.hueOf.map((hue, i) => (hue === only && (!mask || mask[i] === 1) ? 1 : 0));
 }
 
-const VIEW_WORDS: Record<ViewKind, string> = { both: "Both", icicle: "Icicle", flame: "Flame", top: "Top", tree: "Tree" };
+const VIEW_WORDS: Record<ViewKind, string> = { both: "Both", icicle: "Icicle", flame: "Flame", top: "Top", tree: "Tree", split: "By label" };
 
 function ViewPicker({ view, change }: { view: View; change: Change }) {
   return (

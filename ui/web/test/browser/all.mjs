@@ -172,6 +172,25 @@ test("dragging over the series chooses the time", async ({ page, base }) => {
   assert.equal(params(page).from, undefined);
 });
 
+test("costs split by a label, and a click selects the value", async ({ page, base }) => {
+  await page.goto(base + service("checkout"));
+  await waitState(page, "ready");
+  await page.click("[data-view=split]");
+  await page.waitForSelector("[data-testid=split] tr[data-value]");
+  await page.selectOption("[data-testid=split-by]", "pod");
+  await page.waitForSelector("[data-testid=split] tr:has-text('(without pod)')");
+  const shares = await page.locator("[data-testid=split] .percent").allInnerTexts();
+  assert.deepEqual(shares, ["75.0 %", "20.0 %", "5.00 %"]);
+  assert.equal(params(page).by, "pod");
+  assert.deepEqual(await findings(page), []);
+  await page.click("[data-testid=split] tr[data-value='b-1']");
+  await waitState(page, "ready");
+  assert.equal(params(page).q, '{service_name="checkout",pod="b-1"}');
+  await page.waitForSelector("[data-testid=top] tr[data-name]");
+  await page.goBack();
+  await page.waitForSelector("[data-testid=split] tr[data-value]");
+}, {});
+
 test("a link reproduces the whole view", async ({ page, base, context }) => {
   await page.goto(`${base}${service("checkout")}`);
   await waitState(page, "ready");
