@@ -1,7 +1,7 @@
 //! Samples of one process as a profile.
 
 use crate::files::Files;
-use crate::names::{JitNames, Kallsyms, function};
+use crate::names::{JitNames, Kallsyms, function, vdso};
 use crate::process::{self, Process};
 use crate::runtimes::{Hiding, Runtimes, hiding, is_frame};
 use crate::{Sample, Why};
@@ -161,7 +161,11 @@ impl<'a> Builder<'a> {
             return self.named(UNKNOWN, None, address);
         };
         let id = self.mapping(mapping);
-        if mapping.is_file() || mapping.is_vdso() {
+        if mapping.is_vdso()
+            && let Some(name) = vdso::find(address - mapping.start)
+        {
+            self.named(&name, id, address)
+        } else if mapping.is_file() || mapping.is_vdso() {
             self.builder.location(id, address, &[])
         } else {
             self.jit(id, address)

@@ -10,6 +10,7 @@
 //! | `jitdump` | `jit-PID.dump`, mapped by the process |
 //! | `v8` | what V8 writes into names |
 //! | `hotspot` | asks a Java process for its perf map |
+//! | `vdso` | functions that the kernel maps into each process |
 //! | `process` | all names of one process |
 
 pub mod hotspot;
@@ -19,6 +20,7 @@ pub mod perfmap;
 mod process;
 mod ranges;
 mod v8;
+pub mod vdso;
 
 pub use kallsyms::Kallsyms;
 pub use process::JitNames;
