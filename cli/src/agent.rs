@@ -28,6 +28,9 @@ pub async fn run(arguments: args::Agent) -> Result<(), Failure> {
     if let Some(frequency_hz) = arguments.frequency_hz {
         options.sampler.frequency_hz = frequency_hz;
     }
+    if let Some(verify) = arguments.verify {
+        options.sampler.verify = verify;
+    }
     options.sampler.pids.extend(&arguments.pid);
     for variable in &arguments.label_env {
         let label = agent::label_env(variable).map_err(|reason| {
@@ -64,7 +67,7 @@ pub async fn run(arguments: args::Agent) -> Result<(), Failure> {
         ));
         tokio::spawn(listener.run(Arc::downgrade(&agent)))
     });
-    let reporter = report_push_errors(Arc::clone(&agent));
+    let reporter = report_trouble(Arc::clone(&agent));
     tokio::select! {
         () = stop.wait() => {}
         () = stdin_ends(), if arguments.until_stdin_ends => {}
@@ -79,6 +82,9 @@ pub async fn run(arguments: args::Agent) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+/// Samples walked twice, below which nothing is said of them.
+const ENOUGH_WALKS: u64 = 300;
 
 /// Two agents would count this host's processes twice in one server. The name goes with the process that holds it.
 async fn alone(server: &Url) -> Result<UnixListener, Failure> {
@@ -139,14 +145,20 @@ pub fn refused(error: &Error) -> Failure {
     }
 }
 
-/// Says when profiles do not reach the server, or pods are not known, once per kind of trouble.
-fn report_push_errors(agent: Arc<Agent>) -> tokio::task::JoinHandle<()> {
+/// Says when profiles do not reach the server, pods are not known, or walks differ, once per kind of trouble.
+fn report_trouble(agent: Arc<Agent>) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
-        let mut said = [None, None];
+        let mut said = [None, None, None];
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            let errors = [agent.counters().push_error(), agent.pods_error()];
-            for (index, what) in ["push", "pods"].into_iter().enumerate() {
+            // The numbers change; the trouble does not.
+            let differs = walks_that_differ(&agent).filter(|_| said[2].is_none());
+            let errors = [
+                agent.counters().push_error(),
+                agent.pods_error(),
+                differs.or_else(|| said[2].clone()),
+            ];
+            for (index, what) in ["push", "pods", "verify"].into_iter().enumerate() {
                 let error = &errors[index];
                 if let Some(text) = error.as_deref().filter(|_| *error != said[index]) {
                     text::news(&format!("{what}: {text}"));
@@ -154,5 +166,16 @@ fn report_push_errors(agent: Arc<Agent>) -> tokio::task::JoinHandle<()> {
                 }
             }
         }
+    })
+}
+
+/// More than one of a hundred samples that were walked twice led elsewhere the second time.
+fn walks_that_differ(agent: &Agent) -> Option<String> {
+    let (all, different) = agent.counters().verified();
+    (all >= ENOUGH_WALKS && different * 100 > all).then(|| {
+        format!(
+            "{different} of {all} stacks are others when they are walked a second time: please report it with \
+             what runs here; `--no-bpf` does without walks in the kernel"
+        )
     })
 }

@@ -152,6 +152,9 @@ pub struct Agent {
     /// Perf events alone, BPF is not tried
     #[arg(long)]
     pub no_bpf: bool,
+    /// The share of samples that is walked a second time, as a check of the first, such as 1%; 0% for none [default: 1%]
+    #[arg(long, value_name = "SHARE", value_parser = crate::config::agent::share)]
+    pub verify: Option<f64>,
     /// An environment variable of processes as a label of theirs; may stand several times
     #[arg(long, value_name = "VARIABLE[=LABEL]")]
     pub label_env: Vec<String>,

@@ -58,12 +58,12 @@ static always_inline int may_send_raw(struct scratch *s, u32 pid, u64 now)
 }
 
 // The registers are in the record already.
-static always_inline int send_raw(struct scratch *s, struct key *key, u32 end, u64 now)
+static always_inline int send_raw(struct scratch *s, struct key *key, u32 kind, u32 end, u64 wakeup)
 {
 	struct raw_record *raw = &s->raw;
-	raw->kind = RECORD_RAW;
+	raw->kind = kind;
 	raw->key = *key;
-	raw->time_ns = now;
+	raw->time_ns = bpf_ktime_get_ns();
 	raw->duration_ns = 0;
 	raw->end = end;
 	u32 bytes = copy_stack(s);
@@ -71,7 +71,7 @@ static always_inline int send_raw(struct scratch *s, struct key *key, u32 end, u
 	if (bytes > STACK_BYTES)
 		return -1;
 	raw->bytes = bytes;
-	return bpf_ringbuf_output(&ring, raw, RAW_HEADER + bytes, RB_FORCE_WAKEUP) ? -1 : 0;
+	return bpf_ringbuf_output(&ring, raw, RAW_HEADER + bytes, wakeup) ? -1 : 0;
 }
 
 // Sends a stack unless it was sent before. The frames follow the header.
@@ -218,12 +218,11 @@ static always_inline u32 user_stack(struct scratch *s, struct key *key)
 // What the kernel lacked may be had in user space; 1 when it was sent there.
 static always_inline int left_to_user_space(struct scratch *s, struct key *key, u32 end)
 {
-	u64 now = bpf_ktime_get_ns();
-	if (!may_send_raw(s, key->pid, now)) {
+	if (!may_send_raw(s, key->pid, bpf_ktime_get_ns())) {
 		add(LOST_RAW_LIMIT, 1);
 		return 0;
 	}
-	if (!send_raw(s, key, end, now))
+	if (!send_raw(s, key, RECORD_RAW, end, RB_FORCE_WAKEUP))
 		return 1;
 	add(LOST_RING_FULL_RAW, 1);
 	return 0;
@@ -255,10 +254,24 @@ static always_inline void send_stacks(struct scratch *s, struct key *key)
 		key->user = 0;
 }
 
+static always_inline int lacks_something(u32 end)
+{
+	return end == NO_MAPPING || end == NO_TABLE || end == UNKNOWN_PROCESS;
+}
+
+// A share of what was walked here is walked in user space again, by the same registers and stack.
+static always_inline void check(struct scratch *s, struct key *key, u32 end)
+{
+	if (!verify_chance || end == NO_USER || end == UNKNOWN_PROCESS || bpf_get_prandom_u32() > verify_chance)
+		return;
+	key->user = s->user.hash;
+	add(send_user_stack(s) || send_raw(s, key, RECORD_CHECK, end, RB_NO_WAKEUP) ? LOST_CHECKS : CHECKS, 1);
+}
+
 // Counts the tick whose stacks are in the state; the counter that it belongs to.
 static always_inline u32 counted(struct scratch *s, struct key *key, u32 end, u32 odd)
 {
-	if (end == NO_MAPPING || end == NO_TABLE || end == UNKNOWN_PROCESS) {
+	if (lacks_something(end)) {
 		u64 user = key->user;
 		key->user = 0;
 		send_stacks(s, key);
@@ -300,6 +313,7 @@ int on_tick(struct bpf_perf_event_data *context)
 	s->window = c->window;
 	u32 end = stacks(s, &key, &context->regs, context, task);
 	add(counted(s, &key, end, c->odd), 1);
+	check(s, &key, end);
 	return 0;
 }
 

@@ -11,6 +11,7 @@ const volatile u32 with_kernel = 1;
 const volatile u32 by_thread = 0;
 const volatile u32 raw_per_process = 128; // in a window of a second
 const volatile u32 raw_per_cpu = 200;
+const volatile u32 verify_chance = 0; // out of 2^32; 0: no sample is walked twice
 const volatile u64 offcpu_min_ns = 0;
 const volatile u32 offcpu_chance = 0xffffffff; // out of 2^32
 

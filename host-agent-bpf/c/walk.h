@@ -237,15 +237,16 @@ static long step(u32 index, u32 *what)
 	if (!s)
 		return 1;
 	u64 pc = s->ip - !s->exact, below = s->sp;
-	push(s, pc);
 	struct recent *recent = recent_of(s, pc);
-	struct found found;
+	struct found found = {0};
 	u32 end = WALKING;
 	if (!recent || !known(recent, s, pc, &found)) {
 		end = search(s, pc, &found);
 		if (recent && end == WALKING)
 			keep(recent, s, pc, &found);
 	}
+	// A handler returns to the start of the trampoline, which nobody called: before it lies another function.
+	push(s, end == WALKING && found.rule.kind == SIGNAL ? s->ip : pc);
 	if (end == WALKING)
 		end = apply(s, &found);
 	if (pc - s->loop_start < s->loop_size)

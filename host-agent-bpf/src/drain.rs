@@ -1,8 +1,8 @@
 //! What the programs counted, and what they could not walk.
 
 use crate::layout::{
-    self, COUNTERS, COUNTS, Control, Count, Key, LEAF_FRAMES, RECORD_KERNEL_STACK, RECORD_RAW,
-    RECORD_USER_STACK, ROOT_FRAMES, RawHeader, STACK_HEADER, StackHeader,
+    self, COUNTERS, COUNTS, Control, Count, Key, LEAF_FRAMES, RECORD_CHECK, RECORD_KERNEL_STACK,
+    RECORD_RAW, RECORD_USER_STACK, ROOT_FRAMES, RawHeader, STACK_HEADER, StackHeader,
 };
 use crate::load::Loaded;
 use crate::{Error, is_interpreted, sys};
@@ -71,6 +71,20 @@ pub struct Raw {
     pub lacked: Option<&'static str>,
 }
 
+/// A sample to be walked a second time.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// What the kernel walked from.
+    pub raw: Raw,
+    /// As in [`Counted`].
+    pub image: u32,
+    /// What it came to.
+    pub walked: Arc<StackFrames>,
+}
+
+/// Checks that wait to be taken.
+const MOST_CHECKS: usize = 1024;
+
 /// The frames of stacks by their hash. Bounded: what is not asked for any more goes, and is told to the kernel, which
 /// sends it again when it is met again.
 #[derive(Default)]
@@ -107,6 +121,7 @@ pub(crate) struct Drain {
     stacks: Stacks,
     /// New stacks with frames of interpreters.
     interpreted: Vec<(u32, Arc<StackFrames>)>,
+    checks: Vec<Check>,
     window: u32,
     before: [u64; COUNTERS.len()],
 }
@@ -116,6 +131,7 @@ impl Drain {
         Drain {
             stacks: Stacks::default(),
             interpreted: Vec::new(),
+            checks: Vec::new(),
             window: 0,
             before: [0; COUNTERS.len()],
         }
@@ -130,6 +146,11 @@ impl Drain {
         std::mem::take(&mut self.interpreted)
     }
 
+    /// See [`crate::Engine::checks`].
+    pub fn checks(&mut self) -> Vec<Check> {
+        std::mem::take(&mut self.checks)
+    }
+
     /// Takes what is in the ring; new stacks are remembered, raw samples handed out.
     pub fn ring(&mut self, loaded: &mut Loaded) -> Vec<Raw> {
         let mut raw = Vec::new();
@@ -137,6 +158,10 @@ impl Drain {
             match read_u32(&record, 0) {
                 RECORD_USER_STACK | RECORD_KERNEL_STACK => self.remember(&record),
                 RECORD_RAW => raw.extend(self.raw(&record)),
+                RECORD_CHECK if self.checks.len() < MOST_CHECKS => {
+                    let check = self.check(&record);
+                    self.checks.extend(check);
+                }
                 _ => {}
             }
         }
@@ -154,6 +179,15 @@ impl Drain {
         }
         let entry = (stack, self.window);
         self.stacks.known.insert(header.hash, entry);
+    }
+
+    fn check(&mut self, record: &[u8]) -> Option<Check> {
+        let key = read::<RawHeader>(record).key;
+        Some(Check {
+            raw: self.raw(record)?,
+            image: key.image,
+            walked: self.stacks.get(key.user, self.window)?,
+        })
     }
 
     fn raw(&mut self, record: &[u8]) -> Option<Raw> {

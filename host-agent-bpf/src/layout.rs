@@ -167,12 +167,14 @@ pub const RECORD_USER_STACK: u32 = 1;
 pub const RECORD_KERNEL_STACK: u32 = 2;
 /// See [`RECORD_USER_STACK`].
 pub const RECORD_RAW: u32 = 3;
+/// See [`RECORD_USER_STACK`].
+pub const RECORD_CHECK: u32 = 4;
 
 /// Off the CPU, in [`Key::what`].
 pub const OFF_CPU: u32 = 1;
 
 /// Names of the counters, in the order of the enum in `c/shared.h`.
-pub const COUNTERS: [&str; 24] = [
+pub const COUNTERS: [&str; 26] = [
     "ticks",
     "idle",
     "counted",
@@ -197,6 +199,8 @@ pub const COUNTERS: [&str; 24] = [
     "end_bad_stack",
     "end_no_user_stack",
     "end_unknown_process",
+    "checks",
+    "checks_ring_full",
 ];
 
 /// Index of the first of the `end_` counters.

@@ -45,7 +45,7 @@ mod space;
 mod sys;
 mod tables;
 
-pub use drain::{Counted, Raw, StackFrames};
+pub use drain::{Check, Counted, Raw, StackFrames};
 pub use error::Error;
 pub use runtime::{Interpreted, Offsets, Runtime, check, is_interpreted};
 pub use tables::{FileNumber, Mapping, TableSize, Tables};
@@ -67,6 +67,8 @@ pub struct Options {
     pub by_thread: bool,
     /// Waits too.
     pub off_cpu: Option<OffCpu>,
+    /// The share of samples, 0 to 1, that is handed out to be walked a second time: [`Engine::checks`].
+    pub verify: f64,
     /// Kernel memory for tables and mappings, in bytes.
     pub table_budget_bytes: u64,
 }
@@ -98,6 +100,7 @@ impl Default for Options {
             kernel: true,
             by_thread: false,
             off_cpu: None,
+            verify: 0.0,
             table_budget_bytes: 64 << 20,
         }
     }
@@ -160,6 +163,12 @@ impl Engine {
     /// gone soon: it is read at once or not at all.
     pub fn interpreted(&mut self) -> Vec<(u32, std::sync::Arc<StackFrames>)> {
         self.drain.interpreted()
+    }
+
+    /// Samples that were walked in the kernel and are to be walked here too, as of the last [`Engine::raw`] or
+    /// [`Engine::drain`]. They are counted like all others.
+    pub fn checks(&mut self) -> Vec<Check> {
+        self.drain.checks()
     }
 
     /// Where tables and mappings go.

@@ -110,7 +110,7 @@ fn program(program: &'static str) -> impl Fn(aya::programs::ProgramError) -> Err
 
 fn load_object(options: &Options, btf: &Btf) -> Result<Ebpf, Error> {
     let off_cpu = options.off_cpu.unwrap_or_default();
-    let chance = (off_cpu.chance.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
+    let chance = chance_of(off_cpu.chance);
     let waits = if options.off_cpu.is_some() {
         layout::COUNTS as u32
     } else {
@@ -125,6 +125,7 @@ fn load_object(options: &Options, btf: &Btf) -> Result<Ebpf, Error> {
         .override_global("with_idle", &flag(options.idle), true)
         .override_global("with_kernel", &flag(options.kernel), true)
         .override_global("by_thread", &flag(options.by_thread), true)
+        .override_global("verify_chance", &chance_of(options.verify), true)
         .override_global("offcpu_min_ns", &off_cpu.min_ns, true)
         .override_global("offcpu_chance", &chance, true)
         .map_max_entries("waits", waits)
@@ -132,6 +133,11 @@ fn load_object(options: &Options, btf: &Btf) -> Result<Ebpf, Error> {
         .map_max_entries("recents", recent_rules())
         .load(&OBJECT.0)?;
     Ok(loaded)
+}
+
+/// A share out of 2^32.
+fn chance_of(share: f64) -> u32 {
+    (share.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32
 }
 
 fn recent_rules() -> u32 {

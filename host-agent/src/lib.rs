@@ -15,7 +15,7 @@
 //!   what it lost, by reason. There are two: by BPF (`bpf`), and by perf events alone ([`perf`]).
 //! - [`process`] knows which processes there are and what is mapped in them; [`files`] reads what is mapped, once a
 //!   file, whatever its size, through doors that a deleted or replaced file still has.
-//! - [`unwind`] walks copied stacks. `export` makes profiles of batches and gets them to a server.
+//! - [`unwind`] walks copied stacks; [`verify`] does so with some that the kernel walked too. `export` makes profiles of batches and gets them to a server.
 //! - [`runtimes`]: interpreters, and the frames of scripts.
 //! - [`names`]: of the kernel, and of code that runtimes made. Those of native code are the server's job: addresses
 //!   leave with build id and file offset.
@@ -42,6 +42,7 @@ pub mod runtimes;
 mod sampler;
 pub mod unwind;
 mod upload;
+pub mod verify;
 
 pub use agent::{Agent, Options};
 pub use error::Error;

@@ -19,6 +19,7 @@ pub(crate) struct State<'a> {
 pub(crate) fn text(state: &State<'_>) -> String {
     let mut out = Text(String::new());
     samples(&mut out, state.counters);
+    verified(&mut out, state.counters);
     pushes(&mut out, state.counters);
     uploads(&mut out, state.uploads);
     let sampler = [(format!("{{sampler=\"{}\"}}", state.sampler), 1)];
@@ -64,6 +65,21 @@ fn samples(out: &mut Text, counters: &Counters) {
     let help = "What the sampler met on its way, by name; what of it is a loss stands there too.";
     let met = counters.met();
     out.named("pilotlight_agent_sampler_events_total", help, "event", &met);
+}
+
+/// Stacks that the kernel walked and that were walked again here.
+fn verified(out: &mut Text, counters: &Counters) {
+    let (all, different) = counters.verified();
+    let help =
+        "Samples whose stack was walked twice, in the kernel and by the agent, by what came of it.";
+    let name = "pilotlight_agent_verified_samples_total";
+    let outcomes = [("same", all - different), ("different", different)];
+    out.counts(name, help, "outcome", &outcomes);
+    if all > 0 {
+        let help = "The share of these that differ, 0 to 1.";
+        let share = different as f64 / all as f64;
+        out.one("pilotlight_agent_verify_mismatch_ratio", help, share);
+    }
 }
 
 fn pushes(out: &mut Text, counters: &Counters) {
@@ -201,6 +217,10 @@ mod tests {
         lost.add("ring_full", 3);
         counters.lose(&lost);
         counters.lose(&lost);
+        let mut met = Losses::default();
+        met.add("verified_same", 3);
+        met.add("verified_different", 1);
+        counters.meet(&met);
         let text = text(&State {
             sampler: "perf",
             counters: &counters,
@@ -216,6 +236,8 @@ mod tests {
             "pilotlight_agent_lost_samples_total{reason=\"ring_full\"} 6",
             "pilotlight_agent_info{sampler=\"perf\"} 1",
             "pilotlight_agent_table_bytes 4096",
+            "pilotlight_agent_verified_samples_total{outcome=\"different\"} 1",
+            "pilotlight_agent_verify_mismatch_ratio 0.25",
         ];
         for line in lines {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");

@@ -5,7 +5,7 @@ use crate::process::ProcessId;
 use std::collections::BTreeMap;
 
 /// What to sample.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SamplerOptions {
     /// Samples a second of each logical CPU. 1–997.
     pub frequency_hz: u32,
@@ -15,6 +15,8 @@ pub struct SamplerOptions {
     pub kernel: bool,
     /// Time that threads wait is sampled too, where the sampler can: waits shorter than this are left out, in nanoseconds.
     pub off_cpu_threshold_ns: Option<u64>,
+    /// The share of samples, 0 to 1, that is walked twice where the kernel walks: [`crate::verify`].
+    pub verify: f64,
     /// Frames of one stack; beyond it those at the root are kept.
     pub frames: usize,
 }
@@ -26,6 +28,7 @@ impl Default for SamplerOptions {
             pids: Vec::new(),
             kernel: true,
             off_cpu_threshold_ns: None,
+            verify: 0.0,
             frames: 512,
         }
     }
@@ -142,6 +145,11 @@ impl Losses {
         for (reason, n) in other.iter() {
             self.add(reason, n);
         }
+    }
+
+    /// The count of one; 0 when there is none.
+    pub fn of(&self, reason: &str) -> u64 {
+        self.0.get(reason).copied().unwrap_or(0)
     }
 
     /// Reasons and counts.

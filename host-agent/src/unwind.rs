@@ -16,7 +16,7 @@ pub struct Copied<'a> {
 }
 
 /// How far below the stack pointer rules may look: the red zone.
-const RED_ZONE: u64 = 128;
+pub(crate) const RED_ZONE: u64 = 128;
 
 impl Stack for Copied<'_> {
     fn word(&self, address: u64) -> Option<u64> {
@@ -44,11 +44,11 @@ pub struct Walked {
 ///
 /// `in_kernel`: the thread was in the kernel; then its instruction pointer is behind a `syscall` instruction, which may
 /// be the last one of its function.
-pub fn walk(
+pub fn walk<S: Stack>(
     registers: Registers,
     in_kernel: bool,
     modules: &Modules,
-    stack: &Copied<'_>,
+    stack: &S,
     limit: usize,
 ) -> Walked {
     let mut registers = registers;

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "bpf/verify.rs"]
+mod verify;
+mod victim;
+
 use pilotlight_host_agent::bpf::BpfSampler;
 use pilotlight_host_agent::process::Processes;
 use pilotlight_host_agent::{Losses, Sample, Sampler, SamplerOptions};

@@ -61,6 +61,12 @@ pub fn apply(section: &Value, options: &mut Options) -> Result<More, Vec<String>
     if let Some(bpf) = agent.truth("bpf") {
         options.no_bpf = !bpf;
     }
+    if let Some(verify) = agent.text("verify") {
+        match share(&verify) {
+            Ok(share) => options.sampler.verify = share,
+            Err(reason) => agent.problem("verify", &reason),
+        }
+    }
     if let Some(interval) = agent.duration("interval") {
         if interval.is_zero() {
             agent.problem("interval", "must be longer than 0");
@@ -84,7 +90,7 @@ pub fn apply(section: &Value, options: &mut Options) -> Result<More, Vec<String>
     if let Some(word) = agent.text("protocol") {
         match Protocol::parse(&word) {
             Some(protocol) => options.protocol = protocol,
-            None => agent.problem("protocol", "must be pilotlight, otlp or pyroscope"),
+            None => agent.problem("protocol", "must be pilotlight, otlp, pyroscope or parca"),
         }
     }
     let variables = agent.value("label_env").and_then(Value::as_array);
@@ -128,6 +134,15 @@ pub fn apply(section: &Value, options: &mut Options) -> Result<More, Vec<String>
         Ok(more)
     } else {
         Err(problems)
+    }
+}
+
+/// A share like `1%`, as a part of 1.
+pub fn share(text: &str) -> Result<f64, String> {
+    let percent = text.trim().strip_suffix('%').and_then(|n| n.parse().ok());
+    match percent {
+        Some(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("write a share like 1%, 0% to 100%".to_owned()),
     }
 }
 
@@ -248,6 +263,15 @@ mod tests {
         let section = json!({"relabel_configs": [{"action": "burn"}]});
         let problems = apply(&section, &mut read).unwrap_err();
         assert!(problems[0].starts_with("agent.relabel_configs[0].action: \"burn\""));
+        assert_eq!(read.sampler.verify, 0.01);
+        assert_eq!(
+            apply(&json!({"verify": "5%"}), &mut read),
+            Ok(More::default())
+        );
+        assert_eq!(read.sampler.verify, 0.05);
+        for wrong in ["1", "-1%", "101%", "%", "NaN%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
         let section = json!({"frequency_hz": 5000, "frequncy": 1});
         let problems = apply(&section, &mut options()).unwrap_err().join("\n");
         assert!(

@@ -12,8 +12,9 @@ mod queue;
 mod samples;
 
 use crate::perf::{FLOOD_PAUSE, Foreign, Sideband};
-use crate::process::Processes;
-use crate::{Batch, Error, Sampler, SamplerOptions};
+use crate::process::{ProcessId, Processes};
+use crate::verify::{Verdict, verdict};
+use crate::{Batch, Error, Losses, Sampler, SamplerOptions};
 pub use pilotlight_agent_bpf::enable_run_time_statistics;
 use pilotlight_agent_bpf::{Engine, OffCpu, Options, Raw, TableSize};
 use publish::Publisher;
@@ -62,6 +63,8 @@ struct State {
     evicted: u64,
     /// Waits that the kernel could not walk, since the last drain.
     waits: u64,
+    /// What came of walking twice, since the last drain.
+    verified: Losses,
 }
 
 impl BpfSampler {
@@ -88,6 +91,7 @@ impl BpfSampler {
             held: Vec::new(),
             evicted: 0,
             waits: 0,
+            verified: Losses::default(),
         };
         let shared = Arc::new(Shared {
             end: AtomicBool::new(false),
@@ -155,6 +159,7 @@ fn engine_options(options: &SamplerOptions) -> Options {
             min_ns,
             chance: 1.0,
         }),
+        verify: options.verify,
         ..Options::default()
     }
 }
@@ -269,9 +274,23 @@ impl State {
             }
         }
         self.name_interpreted();
+        self.verify();
         pids.extend(self.sideband.turn());
         pids.retain(|&pid| self.wants(pid));
         pids
+    }
+
+    /// Walks again what the kernel gave out for that.
+    fn verify(&mut self) {
+        for check in self.engine.checks() {
+            let id = ProcessId {
+                pid: check.raw.pid,
+                image: u64::from(check.image),
+            };
+            let modules = self.processes.ready(id);
+            let verdict = modules.map_or(Verdict::Unknown, |modules| verdict(&check, &modules));
+            self.verified.add(verdict.name(), 1);
+        }
     }
 
     /// Reads what the frames of new stacks are of, while it is there.
@@ -312,6 +331,7 @@ impl State {
         for (name, count) in &drained.counters {
             batch.met.add(name, *count);
         }
+        batch.met.merge(&std::mem::take(&mut self.verified));
         let evicted = self.engine.tables().size().evicted;
         let before = std::mem::replace(&mut self.evicted, evicted);
         batch.met.add("tables_evicted", evicted - before);

@@ -1,5 +1,7 @@
 //! One profile on its way, in the words of each receiver, and as a record on disk.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use pilotlight_labels::Labels;
 use pilotlight_profile::Profile;
 use pilotlight_wire::{Bytes, Call, HeaderValue, Url};
@@ -15,16 +17,19 @@ pub enum Protocol {
     Otlp,
     /// Pyroscope's `push.v1`.
     Pyroscope,
+    /// Parca's `WriteRaw`, as JSON through its gateway.
+    Parca,
 }
 
 impl Protocol {
-    const ALL: [(Protocol, &'static str); 3] = [
+    const ALL: [(Protocol, &'static str); 4] = [
         (Protocol::Pilotlight, "pilotlight"),
         (Protocol::Otlp, "otlp"),
         (Protocol::Pyroscope, "pyroscope"),
+        (Protocol::Parca, "parca"),
     ];
 
-    /// From the word in configurations: `pilotlight`, `otlp`, `pyroscope`.
+    /// From the word in configurations: `pilotlight`, `otlp`, `pyroscope`, `parca`.
     pub fn parse(word: &str) -> Option<Protocol> {
         let found = Protocol::ALL.iter().find(|(_, of)| *of == word);
         found.map(|(protocol, _)| *protocol)
@@ -59,7 +64,7 @@ impl Parcel {
     pub fn new(protocol: Protocol, labels: &Labels, name: &str, profile: &Profile) -> Parcel {
         let body = match protocol {
             Protocol::Otlp => profile.to_otlp_gz(&attributes(labels)),
-            Protocol::Pilotlight | Protocol::Pyroscope => profile.to_pprof_gz(),
+            Protocol::Pilotlight | Protocol::Pyroscope | Protocol::Parca => profile.to_pprof_gz(),
         };
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         Parcel {
@@ -96,6 +101,11 @@ impl Parcel {
                     HeaderValue::from_static("application/proto"),
                 )
             }
+            Protocol::Parca => {
+                let body = self.write_raw().to_string().into_bytes().into();
+                post(server, "/api/profiles/writeraw", body)
+                    .header("content-type", HeaderValue::from_static("application/json"))
+            }
         }
     }
 
@@ -129,6 +139,24 @@ impl Parcel {
         let mut request = Vec::with_capacity(series.len() + 8);
         put(&mut request, 1, &series);
         request
+    }
+
+    /// `WriteRawRequest`: one series of one profile, whose addresses are those of the process.
+    fn write_raw(&self) -> Value {
+        let name = ("__name__", self.name.as_str());
+        let own = self
+            .labels
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let labels = std::iter::once(name).chain(own);
+        let labels: Vec<Value> = labels
+            .map(|(name, value)| json!({"name": name, "value": value}))
+            .collect();
+        let profile = BASE64_STANDARD.encode(&self.body);
+        json!({
+            "series": [{"labels": {"labels": labels}, "samples": [{"rawProfile": profile}]}],
+            "normalized": false,
+        })
     }
 
     /// Everything but the body, for a record on disk.

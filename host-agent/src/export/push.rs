@@ -3,6 +3,7 @@
 use super::parcel::Parcel;
 use super::queue::{Memory, Queue};
 use super::spool::Spool;
+use crate::verify::Verdict;
 use crate::{Error, Losses};
 use pilotlight_wire::{Attempt, Authorization, Client, Retry, Rng, StatusCode, SystemClock, Url};
 use std::path::PathBuf;
@@ -62,6 +63,13 @@ impl Counters {
     pub fn met(&self) -> Losses {
         let met = self.met.lock();
         met.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Samples that were walked twice, and those of them whose walks led elsewhere ([`crate::verify`]).
+    pub fn verified(&self) -> (u64, u64) {
+        let met = self.met();
+        let [same, different] = [Verdict::Same, Verdict::Different].map(|v| met.of(v.name()));
+        (same + different, different)
     }
 
     pub(crate) fn meet(&self, more: &Losses) {

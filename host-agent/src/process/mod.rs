@@ -4,6 +4,7 @@
 //! it is asked for. A process that ended is remembered until its last samples have been exported.
 
 mod context;
+mod entry;
 mod maps;
 mod proc;
 mod table;

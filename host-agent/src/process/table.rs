@@ -1,21 +1,14 @@
 //! The table of processes: told by samplers, completed from `/proc`.
 
+use super::entry::{Inner, REFRESH, pause_of};
 use super::{Mapping, Process, ProcessId, maps, proc};
 use crate::files::{Code, Files};
 use crate::limits;
 use crate::runtimes::Runtimes;
 use crate::sampler::Comm;
 use pilotlight_unwind::Modules;
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// Mappings of one process are read again at most this often,
-const REFRESH: Duration = Duration::from_millis(200);
-/// and not before so many times what reading them took the last time,
-const REFRESH_TIMES: u32 = 50;
-/// nor before this much has gone by for each of them: whose code it is takes longer to find out than to read.
-const REFRESH_EACH: Duration = Duration::from_micros(400);
+use std::time::Instant;
 
 /// All processes that were seen. Shared by threads.
 #[derive(Debug, Default)]
@@ -23,48 +16,6 @@ pub struct Processes {
     files: Files,
     runtimes: Runtimes,
     inner: Mutex<Inner>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    next_image: u64,
-    alive: HashMap<u32, Entry>,
-    /// Ended or replaced by an exec, until their samples are exported.
-    ended: HashMap<ProcessId, Ended>,
-}
-
-#[derive(Debug)]
-struct Ended {
-    process: Arc<Process>,
-    code: Option<Arc<Code>>,
-    /// One more export has gone by since.
-    old: bool,
-}
-
-#[derive(Debug)]
-struct Entry {
-    process: Arc<Process>,
-    /// Made when a stack is to be walked.
-    code: Option<Arc<Code>>,
-    /// The mappings are others since `code` was made.
-    is_stale: bool,
-    /// Not read again before.
-    refresh_after: Option<Instant>,
-}
-
-impl Entry {
-    fn new(process: Process) -> Entry {
-        Entry {
-            process: Arc::new(process),
-            code: None,
-            is_stale: false,
-            refresh_after: None,
-        }
-    }
-
-    fn fresh(&self) -> Option<&Arc<Code>> {
-        self.code.as_ref().filter(|_| !self.is_stale)
-    }
 }
 
 impl Processes {
@@ -167,6 +118,17 @@ impl Processes {
         let inner = self.lock();
         let alive = inner.alive.get(&pid);
         alive.is_none_or(|entry| entry.fresh().is_some())
+    }
+
+    /// What is mapped in a process, when that is known at once and nothing was mapped since.
+    pub fn ready(&self, id: ProcessId) -> Option<Arc<Modules>> {
+        let inner = self.lock();
+        let alive = inner.alive.get(&id.pid);
+        let code = match alive.filter(|entry| entry.process.id == id) {
+            Some(entry) => entry.fresh()?,
+            None => inner.ended.get(&id)?.code.as_ref()?,
+        };
+        Some(Arc::clone(&code.modules))
     }
 
     /// [`Processes::modules`] of what [`Processes::last`] ran in `pid`.
@@ -343,48 +305,10 @@ impl Processes {
     }
 }
 
-impl Inner {
-    fn add(&mut self, pid: u32, mut process: Process) {
-        if self.alive.len() >= limits::PROCESSES {
-            return;
-        }
-        self.next_image += 1;
-        process.id = ProcessId {
-            pid,
-            image: self.next_image,
-        };
-        self.alive.insert(pid, Entry::new(process));
-    }
-
-    fn retire(&mut self, pid: u32) {
-        let Some(entry) = self.alive.remove(&pid) else {
-            return;
-        };
-        if self.ended.len() < limits::PROCESSES {
-            let code = entry.fresh().map(Arc::clone);
-            let process = entry.process;
-            self.ended.insert(
-                process.id,
-                Ended {
-                    process,
-                    code,
-                    old: false,
-                },
-            );
-        }
-    }
-}
-
-/// How long the mappings of a process are left alone after reading `count` of them took `took`: a process that maps
-/// without end costs the agent a small share of a CPU, and delays nobody else.
-fn pause_of(took: Duration, count: usize) -> Duration {
-    let each = REFRESH_EACH.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
-    REFRESH.max(took.saturating_mul(REFRESH_TIMES)).max(each)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn mapping(start: u64, path: &[u8]) -> Mapping {
         Mapping {

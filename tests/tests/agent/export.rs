@@ -14,10 +14,10 @@ fn has_cpu(port: u16, selector: &str) {
 }
 
 #[test]
-fn receivers_of_otlp_and_of_pyroscope_get_the_same_and_chosen_variables_are_labels() {
+fn receivers_of_other_protocols_get_the_same_and_chosen_variables_are_labels() {
     let scratch = Scratch::new("agent-protocols");
     let (_server, port) = server::start(scratch.path(), "server", |_| {});
-    for protocol in ["pilotlight", "otlp", "pyroscope"] {
+    for protocol in ["pilotlight", "otlp", "pyroscope", "parca"] {
         let running = spin(&scratch, protocol);
         let more = format!("protocol: {protocol}, label_env: [ZONE],");
         let _agent = agent_with(&scratch, port, &[running.id()], &more);
@@ -41,6 +41,8 @@ fn what_waits_on_disk_is_sent_by_the_next_agent() {
         (waiting >= 1.0).then_some(()).ok_or(format!("{waiting}"))
     });
     nothing_was_refused(&first);
+    let made = "pilotlight_agent_tables_total{from=\"built\"}";
+    assert!(metric(metrics, made).unwrap() >= 1.0);
     // Killed: nothing more is sent by it, and nothing more comes from that process.
     drop((first, running));
     let mut command = Command::new(built("pilotlight"));
@@ -48,9 +50,18 @@ fn what_waits_on_disk_is_sent_by_the_next_agent() {
     command.arg(scratch.path().join("data"));
     let _server = Program::start("server", scratch.path(), &mut command);
     let other = spin(&scratch, "after");
-    let _second = agent_with(&scratch, port, &[other.id()], &more);
+    let second = agent_with(&scratch, port, &[other.id()], &more);
     has_cpu(port, "{zone=\"before\"}");
     has_cpu(port, "{zone=\"after\"}");
+    // The same shell and C library: their unwind tables are read, not made.
+    let metrics = agent_port(&second);
+    let cached = "pilotlight_agent_tables_total{from=\"cached\"}";
+    assert!(metric(metrics, cached).unwrap() >= 1.0);
+    let whole = [
+        "pilotlight_agent_kept_tables_gone_total{reason=\"damaged\"}",
+        "pilotlight_agent_kept_tables_gone_total{reason=\"outdated\"}",
+    ];
+    assert_eq!(whole.map(|gone| metric(metrics, gone)), [Ok(0.0), Ok(0.0)]);
 }
 
 #[test]
