@@ -13,7 +13,7 @@
 //! | `server` | ingest, acknowledgement, bytes, flame graph | Pyroscope, Parca (measured once) |
 //! | `edges` | requests beside 1,000 slow connections | without them |
 //! | `store` | a load from socket to blocks, bytes, questions warm and cold, 100,000 blocks, growth | Pyroscope, Parca (measured once, or running ones by URL) |
-//! | `symbolize` | lookups in a table, building it: time, memory, bytes | blazesym, llvm-symbolizer |
+//! | `symbolize` | lookups in a table, building it, a gigabyte of DWARF, upload to names, differences to LLVM | blazesym, llvm-symbolizer |
 //! | `ui` | the page in headless Chromium (`npm run bench` of `ui/web`) | - |
 //! | `build` | a cold release build of the binary; minutes of work | - |
 //!
@@ -75,7 +75,7 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["build"] => cold_build::run(),
         _ => Err("usage: bench profile | unwind | sdk [GROUP…] | server \
              | edges | store [FOLDER] [--long] [--pyroscope URL] [--parca URL] \
-             | symbolize [OBJECT] | ui | agent | build"
+             | symbolize [GROUP… | OBJECT] | ui | agent | build"
             .into()),
     }
 }

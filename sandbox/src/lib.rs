@@ -23,6 +23,7 @@
 //! |---|---|
 //! | `parent` | starts the child, bounds its time, reads its report |
 //! | `child` | gives up rights, builds the table |
+//! | `table` | a table on disk that is mapped |
 //! | `limits` | memory, CPU time, descriptors |
 //! | `filter` | system calls, as data |
 //! | `report`, `facts` | what the child says of a table, and of a file's headers, as text |
@@ -37,9 +38,11 @@ pub mod filter;
 mod limits;
 mod parent;
 mod report;
+mod table;
 
 pub use child::child;
 pub use facts::Facts;
 pub use limits::Limits;
 pub use parent::{Failure, Job, Parser};
 pub use report::Report;
+pub use table::Mapped;

@@ -4,10 +4,11 @@ use crate::child::{INSPECT, LIMITS};
 use crate::facts::Facts;
 use crate::limits::Limits;
 use crate::report::Report;
+use crate::table::{Mapped, Nameless};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -25,6 +26,9 @@ pub enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
+    /// There is no place for the table.
+    #[error("no room for its table: {0}")]
+    NoRoom(std::io::Error),
     /// The system lost the child.
     #[error("cannot wait for the parser: {0}")]
     Wait(std::io::Error),
@@ -128,6 +132,19 @@ impl Parser {
     /// See [`Failure`]; the table is then unfinished and must be removed.
     pub fn build(&self, job: &Job) -> Result<Report, Failure> {
         Ok(Report::parse(&self.run(job)?))
+    }
+
+    /// Builds a table in a file of its own in `folder`, which nobody else sees; blocks until the child
+    /// has ended. The table of `job` is not used.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub fn map(&self, mut job: Job, folder: &Path) -> Result<Mapped, Failure> {
+        let table = Nameless::create(folder).map_err(Failure::NoRoom)?;
+        job.table = Some(table.writer().map_err(Failure::NoRoom)?);
+        self.run(&job)?;
+        drop(job);
+        table.map().map_err(Failure::NoRoom)
     }
 
     /// What a file's headers say, read in a child; blocks until it has ended.

@@ -63,6 +63,19 @@ fn a_child_builds_the_same_table_as_we_do() {
 }
 
 #[test]
+fn a_mapped_table_is_the_same_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let object = || File::open("/proc/self/exe").unwrap();
+    let mapped = parser().map(Job::headers(object()), folder.path()).unwrap();
+    let (report, bytes) = build(&own_binary(), Limits::default());
+    assert_eq!(mapped.len() as u64, report.unwrap().table_bytes);
+    assert!(*mapped == *bytes);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let nowhere = parser().map(Job::headers(object()), &folder.path().join("gone"));
+    assert!(matches!(nowhere, Err(Failure::NoRoom(_))), "{nowhere:?}");
+}
+
+#[test]
 fn what_is_no_object_is_refused_with_the_reason() {
     let (refused, _) = build(b"#!/bin/sh\necho hello\n", Limits::default());
     assert_eq!(refused.unwrap_err().to_string(), "not an ELF file");

@@ -1,14 +1,33 @@
 //! A bare server for tests and measurements: `serve DATA_DIR [--listen ADDR]
 //! [--max-age-days N] [--rebuild-index] [--no-maintenance]`.
-//! Prints its address, runs until killed.
+//! Prints its address, runs until killed. Debug information is read in a process of its own, as
+//! `pilotlight server` does.
 
+use std::process::ExitCode;
+
+use pilotlight_sandbox::Parser;
 use pilotlight_server::{Config, Server};
 
+fn main() -> ExitCode {
+    // It gives up its rights before there are threads.
+    if std::env::args().nth(1).as_deref() == Some("parse-debuginfo") {
+        return pilotlight_sandbox::child();
+    }
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let mut config = Config::new(args.next().ok_or("usage: serve DATA_DIR [--listen ADDR]")?);
     config.listen = ([127, 0, 0, 1], 0).into();
+    config.debuginfo.parser = Some(Parser::new("/proc/self/exe", &["parse-debuginfo"]));
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--listen" => {

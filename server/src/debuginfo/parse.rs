@@ -1,7 +1,8 @@
 //! Reading a file that somebody sent: in a process of its own, so that a hostile one costs only that.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek};
+use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -132,48 +133,27 @@ impl Reader {
     pub fn parse(&self, path: &Path) -> Result<Arc<dyn Lookup>, Unread> {
         let table = match self.parser() {
             Some(parser) => self.in_child(parser, path)?,
-            None => self.in_process(|| table_of(path, &self.limits))?,
+            None => Box::new(self.in_process(|| table_of(path, &self.limits))?),
         };
         Ok(Arc::new(Built { table }))
     }
 
-    fn in_child(&self, parser: &Parser, path: &Path) -> Result<Vec<u8>, Unread> {
+    fn in_child(&self, parser: &Parser, path: &Path) -> Result<Bytes, Unread> {
         let object = File::open(path).map_err(here("it cannot be opened"))?;
-        let mut table = self.nameless(path).map_err(here("no room for its table"))?;
-        let out = table.try_clone().map_err(here("no room for its table"))?;
-        let job = Job::new(object, out).within(self.limits);
-        match self.counted(parser.build(&job.until(self.stop.clone()))) {
-            Ok(_) => {}
+        let job = Job::headers(object).within(self.limits);
+        let table = parser.map(job.until(self.stop.clone()), &self.scratch);
+        let table = match self.counted(table) {
+            Ok(table) => table,
             // A file with code only is sound; it knows no address.
             Err(Unread::File(reason)) if reason == Error::NoSymbols.to_string() => {
-                return Ok(Vec::new());
+                return Ok(Box::new(Vec::new()));
             }
             Err(unread) => return Err(unread),
-        }
-        let mut bytes = Vec::new();
-        table.rewind().map_err(here("its table"))?;
-        table
-            .take(self.limits.table_bytes)
-            .read_to_end(&mut bytes)
-            .map_err(here("its table"))?;
-        bytes.shrink_to_fit();
-        match Table::open(&bytes) {
-            Ok(_) => Ok(bytes),
+        };
+        match Table::open(&table) {
+            Ok(_) => Ok(Box::new(table)),
             Err(error) => Err(Unread::File(format!("its table: {error}"))),
         }
-    }
-
-    /// A file that goes away with its descriptor.
-    fn nameless(&self, of: &Path) -> io::Result<File> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let name = of.file_stem().unwrap_or_default().to_string_lossy();
-        let path = self.scratch.join(format!("{name}-{number}.table"));
-        let mut options = File::options();
-        let options = options.read(true).write(true).create(true).truncate(true);
-        let file = options.open(&path)?;
-        fs::remove_file(&path)?;
-        Ok(file)
     }
 
     fn parser(&self) -> Option<&Parser> {
@@ -238,9 +218,12 @@ fn table_of(path: &Path, limits: &Limits) -> Result<Vec<u8>, String> {
     Ok(table)
 }
 
-/// A table in memory; an empty one for a file without names.
+/// A table, mapped or in memory.
+type Bytes = Box<dyn Deref<Target = [u8]> + Send + Sync>;
+
+/// A table; an empty one for a file without names.
 struct Built {
-    table: Vec<u8>,
+    table: Bytes,
 }
 
 impl Lookup for Built {
@@ -254,7 +237,7 @@ impl Lookup for Built {
         Table::open(&self.table).ok()?.extent(svma).ok()?
     }
 
-    fn heap_bytes(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         self.table.len()
     }
 }
@@ -313,7 +296,7 @@ mod tests {
         let reader = reader(None, folder.path());
         let own = Path::new("/proc/self/exe");
         assert_eq!(reader.inspect(own), Ok(inspect(own).unwrap()));
-        assert!(reader.parse(own).unwrap().heap_bytes() > 0);
+        assert!(reader.parse(own).unwrap().held_bytes() > 0);
         let text = folder.path().join("text");
         fs::write(&text, "hello").unwrap();
         let refused = Unread::File("not an ELF file".to_owned());

@@ -28,7 +28,8 @@ pub struct Settings {
     pub max_file_bytes: u64,
     /// Bytes of all files. Default 50 GiB.
     pub max_bytes: u64,
-    /// Bytes of parsed files in memory. Default 256 MiB.
+    /// Bytes of the tables of parsed files that are kept: on disk and mapped where there is a `parser`,
+    /// else in memory. A single larger one is kept alone. Default 1 GiB.
     pub table_cache_bytes: usize,
     /// Bytes of named parts in memory. Default 32 MiB.
     pub named_cache_bytes: usize,
@@ -36,7 +37,7 @@ pub struct Settings {
     /// `Parser::new("/proc/self/exe", &["parse-debuginfo"])` in `pilotlight` itself. Without one files
     /// are read in the server's process, where a hostile one can do harm; that is logged and counted.
     pub parser: Option<pilotlight_sandbox::Parser>,
-    /// What reading one file may cost; a table is never larger than `table_cache_bytes`.
+    /// What reading one file may cost. Without `parser` a table is never larger than `table_cache_bytes`.
     pub parse_limits: pilotlight_sandbox::Limits,
     /// Where files are looked for that nobody sent.
     pub sources: Sources,
@@ -47,7 +48,7 @@ impl Default for Settings {
         Self {
             max_file_bytes: 4 << 30,
             max_bytes: 50 << 30,
-            table_cache_bytes: 256 << 20,
+            table_cache_bytes: 1 << 30,
             named_cache_bytes: 32 << 20,
             parser: None,
             parse_limits: pilotlight_sandbox::Limits::default(),
@@ -160,7 +161,9 @@ impl Debuginfo {
         env: Arc<dyn Env>,
     ) -> io::Result<Self> {
         let mut limits = settings.parse_limits;
-        limits.table_bytes = limits.table_bytes.min(settings.table_cache_bytes as u64);
+        if settings.parser.is_none() {
+            limits.table_bytes = limits.table_bytes.min(settings.table_cache_bytes as u64);
+        }
         let reader = Reader::new(settings.parser.clone(), limits, scratch.clone());
         Ok(Self {
             files,

@@ -11,8 +11,8 @@ pub trait Lookup: Send + Sync {
     fn frames(&self, svma: u64) -> Vec<Frame>;
     /// Where the function at an address begins, when that is all that is known of it.
     fn extent(&self, svma: u64) -> Option<u64>;
-    /// Bytes that it holds in memory.
-    fn heap_bytes(&self) -> usize;
+    /// Bytes that it holds, in memory or mapped from disk.
+    fn held_bytes(&self) -> usize;
 }
 
 /// A file's state.
@@ -124,7 +124,7 @@ impl Tables {
             let Some(read) = read else {
                 return inner.remove(&job.sha256);
             };
-            let bytes = read.heap_bytes();
+            let bytes = read.held_bytes();
             let Some(entry) = inner.entries.get_mut(&job.sha256) else {
                 return;
             };
@@ -145,7 +145,7 @@ impl Inner {
         if let Some(entry) = self.entries.remove(sha256)
             && let State::Ready(read) = entry.state
         {
-            self.bytes -= read.heap_bytes();
+            self.bytes -= read.held_bytes();
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
             None
         }
 
-        fn heap_bytes(&self) -> usize {
+        fn held_bytes(&self) -> usize {
             self.0
         }
     }

@@ -23,7 +23,7 @@
 //! |---|---|
 //! | `inspect` | ids, quality, kind |
 //! | `sections`, `split` | debug sections, inflated; split DWARF |
-//! | `units` | functions, inlined calls and lines of one unit as rows; `names`, `lines`, `flatten` help |
+//! | `units` | functions, inlined calls and lines of one unit as rows; `names`, `lines`, `own`, `flatten` help |
 //! | `symbols`, `go` | what else names addresses |
 //! | `extents` | where nameless functions begin |
 //! | `coverage` | who was first to name an address |
@@ -40,6 +40,7 @@ mod inspect;
 mod lines;
 mod mini;
 mod names;
+mod own;
 mod read;
 mod sections;
 mod split;

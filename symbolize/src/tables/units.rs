@@ -6,6 +6,7 @@ use super::flatten::{Piece, flatten};
 use super::format::NONE;
 use super::lines::{Files, Line, lines};
 use super::names::{Entry, Names};
+use super::own;
 use super::sections::Slice;
 use super::split::Split;
 use super::symbols::Names as SymbolNames;
@@ -120,7 +121,10 @@ impl<'a, 's> Units<'a, 's> {
         let pieces = flatten(&mut pieces);
         let lines = lines(unit, self.code);
         let mut file = |index: u32| files.get(here, u64::from(index), writer);
-        let mut rows = join(&pieces, &lines, &mut file);
+        let rows = join(&pieces, &lines, &mut file);
+        let own = own::ranges(self.dwarf, unit, self.code, &mut self.ranges_left);
+        self.report.lost_ranges += u64::from(own.is_none());
+        let mut rows = own::within(&own.unwrap_or_default(), rows);
         self.name_by_symbols(&mut rows, &mut scopes, writer);
         emit(&rows, &mut scopes, &mut self.coverage, writer)
     }

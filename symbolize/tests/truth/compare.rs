@@ -240,6 +240,9 @@ fn kind(ours: &[Frame], theirs: &[Frame], aliases: &Aliases) -> &'static str {
     if clone_of(&outer.name, &their_outer.name) || clone_of(&their_outer.name, &outer.name) {
         return "a clone's suffix";
     }
+    if outer.name.replace('·', ".") == their_outer.name {
+        return "a dot of Go's";
+    }
     if aliases.same(&outer.name, &their_outer.name) {
         return "another name of the same symbol";
     }

@@ -1,7 +1,12 @@
 //! One measuring process of `bench symbolize`: prints `name value` lines.
 //!
-//! `pilotlight-bench-symbolize OBJECT` measures; without an object it reads its own DWARF. The build
-//! of the table runs as it does in the server: in a sandboxed child, which this program is as well.
+//! | arguments | what |
+//! |---|---|
+//! | `measure OBJECT` | build of the table, lookups, peers' lookups |
+//! | `build OBJECT` | build of the table alone |
+//! | `llvm OBJECT`, `blazesym OBJECT` | what a peer takes to name the first thousand addresses of a file |
+//!
+//! The build of the table runs as it does in the server: in a sandboxed child, which this program is as well.
 
 mod peers;
 
@@ -10,8 +15,8 @@ use pilotlight_symbolize::Object;
 use pilotlight_symbolize::tables::Table;
 use std::error::Error;
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -20,11 +25,11 @@ pub type Outcome<T> = Result<T, Box<dyn Error>>;
 const LOOKUPS: usize = 2_000_000;
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some("parse-debuginfo") {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "parse-debuginfo") {
         return pilotlight_sandbox::child();
     }
-    let object = std::env::args().nth(1).map(PathBuf::from);
-    match measure(&object.unwrap_or_else(|| "/proc/self/exe".into())) {
+    match run(&words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -33,11 +38,40 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(object: &Path) -> Outcome<()> {
+fn run(words: &[String]) -> Outcome<()> {
+    let [what, object] = words else {
+        return Err("usage: measure | build | llvm | blazesym, OBJECT".into());
+    };
+    let object = Path::new(object);
+    match what.as_str() {
+        "measure" => with_table(object, |table| lookups(object, table)),
+        "build" => with_table(object, |_| Ok(())),
+        "llvm" => peers::first_of_llvm(object, &in_code(object)?),
+        "blazesym" => peers::first_of_blazesym(object, &in_code(object)?),
+        other => Err(format!("unknown argument {other}").into()),
+    }
+}
+
+/// Builds the table of a file, which is removed at the end.
+fn with_table(object: &Path, work: impl FnOnce(&[u8]) -> Outcome<()>) -> Outcome<()> {
     let path = std::env::temp_dir().join(format!("pilotlight-bench-{}.table", std::process::id()));
-    let result = build(object, &path).and_then(|()| lookups(object, &std::fs::read(&path)?));
+    let result = build(object, &path).and_then(|()| work(&std::fs::read(&path)?));
     let _ = std::fs::remove_file(&path);
     result
+}
+
+/// A thousand addresses of executable code; the file is mapped, not read, as peers do.
+fn in_code(path: &Path) -> Outcome<Vec<u64>> {
+    let mut random = Random::new();
+    let output = Command::new("readelf").arg("-lW").arg(path).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let segment = |line: &str| -> Option<(u64, u64)> {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let hex = |at: usize| u64::from_str_radix(fields.get(at)?.trim_start_matches("0x"), 16).ok();
+        (fields.first() == Some(&"LOAD") && fields.get(7) == Some(&"E")).then_some((hex(2)?, hex(5)?))
+    };
+    let (start, size) = text.lines().find_map(segment).ok_or("readelf shows no code")?;
+    Ok((0..1000).map(|_| start + random.next() % size).collect())
 }
 
 /// Builds the table in a child.

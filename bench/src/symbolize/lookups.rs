@@ -1,23 +1,16 @@
-//! `bench symbolize`: names of addresses from lookup tables, beside blazesym and llvm-symbolizer.
-//!
-//! Reads the DWARF of the measuring program itself, or of the file that is named.
+//! Lookups in a table of one file, and building that.
 
-use crate::child::{CargoBuild, Outcome, readings};
+use super::program;
+use crate::child::{Outcome, readings};
 use crate::figure::{Figure, Goal, Short};
 use std::path::Path;
 
-/// Prints all figures of the part.
-pub fn run(words: &[&str]) -> Outcome<()> {
-    let built = CargoBuild {
-        folder: "bench/peers/symbolize",
-        variant: "symbolize",
-        args: &[],
-        frame_pointers: false,
-    };
-    let program = built.run()?.join("pilotlight-bench-symbolize");
+/// Reads the DWARF of the measuring program itself, or of the file that is named.
+pub fn run(object: Option<&str>) -> Outcome<()> {
+    let program = program()?;
     let own = program.to_string_lossy().into_owned();
-    let object = words.first().map_or(own.as_str(), |word| word);
-    let run = readings(&program, &[object])?;
+    let object = object.unwrap_or(&own);
+    let run = readings(&program, &["measure", object])?;
     let peer = |name: &str| run.get(name).unwrap_or(f64::NAN);
     let peers = format!(
         "blazesym:{}/s,blazesym-first:{}/s,llvm-symbolizer:{}/s",
