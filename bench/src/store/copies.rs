@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command, thread};
 use super::{
     corpus::{self, Corpus},
     figure, ingest,
-    questions::{ask, middle, tree},
+    questions::{ask, tree},
 };
 use crate::{
     child::{Outcome, build, scratch},
@@ -19,7 +19,8 @@ use crate::{
 const GIGABYTE: u64 = 1_000_000_000;
 /// Some tens of millions of samples.
 const SCANNED_BYTES: u64 = 40_000_000;
-const REPEATS: usize = 7;
+/// The best of so many counts: whatever else runs on the machine takes one of its CPUs at times.
+const REPEATS: usize = 25;
 
 /// Prints both.
 pub fn run() -> Outcome<()> {
@@ -55,11 +56,11 @@ fn speedup(from: &Path, corpus: &Corpus) -> Outcome<()> {
         let mut client = Client::connect(server.port)?;
         let target = tree(corpus, Some(8192));
         ask(&server, &mut client, &target)?;
-        let mut walls = Vec::new();
+        let mut best = f64::INFINITY;
         for _ in 0..REPEATS {
-            walls.push(ask(&server, &mut client, &target)?.1);
+            best = best.min(ask(&server, &mut client, &target)?.1);
         }
-        Ok(middle(walls))
+        Ok(best)
     };
     let one = wall(Server::still_on_one_cpu(data.clone())?)?;
     let all = wall(Server::still_over_data(data.clone())?)?;

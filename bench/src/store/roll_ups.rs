@@ -1,14 +1,24 @@
 //! How many rows roll-ups spare a flame graph of a day.
 
-use std::{fs, process::Command};
+use std::{
+    collections::{HashSet, hash_map::DefaultHasher},
+    fs,
+    hash::{Hash, Hasher},
+    io::Read,
+    process::Command,
+};
+
+use flate2::read::GzDecoder;
+use prost::Message;
 
 use super::{
-    corpus::{self, Shape},
+    corpus::{self, Corpus, Shape},
     figure,
 };
 use crate::{
     child::{Outcome, scratch},
     figure::Goal,
+    profile::prost_peer::Profile,
     server::process::example,
 };
 
@@ -20,6 +30,22 @@ const DAY: Shape = Shape {
     every_s: 30,
     draws: 750,
 };
+
+/// Rows that no roll-up of all pods can go below: distinct stacks in each step. The generator's
+/// profiles name a location by the same id all day.
+fn distinct(corpus: &Corpus, step_s: i64) -> Outcome<u64> {
+    let mut seen = HashSet::new();
+    for push in corpus.pushes.iter().flatten() {
+        let mut raw = Vec::new();
+        GzDecoder::new(push.body.as_slice()).read_to_end(&mut raw)?;
+        for sample in Profile::decode(raw.as_slice())?.sample {
+            let mut hash = DefaultHasher::new();
+            (push.start_s.div_euclid(step_s), sample.location_id).hash(&mut hash);
+            seen.insert(hash.finish());
+        }
+    }
+    Ok(seen.len() as u64)
+}
 
 /// Prints rows as shares of those of the samples.
 pub fn run() -> Outcome<()> {
@@ -55,6 +81,16 @@ pub fn run() -> Outcome<()> {
         ("roll_up_1h_rows", "1h"),
     ] {
         figure(name, rows(what)? / all, "x", Goal::AtMost(0.2), "");
+    }
+    // Whether what a step misses is ours, or as many stacks as the load has in it.
+    for (name, what, step_s) in [("5min", "5min", 300), ("1h", "1h", 3600)] {
+        let least = distinct(&corpus, step_s)? as f64;
+        println!(
+            "# {name}: {least} distinct stacks in its steps, {:.2} of all rows",
+            least / all
+        );
+        let name = format!("roll_up_{name}_rows_to_distinct_stacks");
+        figure(&name, rows(what)? / least, "x", Goal::AtMost(1.0), "");
     }
     Ok(())
 }

@@ -137,6 +137,16 @@ impl Catalog {
         })
     }
 
+    /// Whether a known block was made of any of these files.
+    pub fn stands_for_any(&self, names: &[String]) -> bool {
+        let names: HashSet<&String> = names.iter().collect();
+        self.read(|inner| {
+            let mut known = inner.live.values().flat_map(|block| &block.header.replaces);
+            names.iter().any(|name| inner.replaced.contains(*name))
+                || known.any(|name| names.contains(name))
+        })
+    }
+
     /// Live segments, oldest first, that `wanted` holds for.
     pub fn select(&self, mut wanted: impl FnMut(&Segment) -> bool) -> Vec<Arc<Segment>> {
         self.read(|inner| {

@@ -33,6 +33,11 @@ struct State {
     told: Option<bool>,
     /// When the store was listed last.
     looked_ns: Option<i64>,
+    /// Set once the store was listed after this server's turn began: a block of another that turns
+    /// up later came too late.
+    settled: bool,
+    /// Blocks of that listing that could not be read yet.
+    admitted: HashSet<String>,
     /// Columns without a manifest, and when they were first seen.
     orphans: HashMap<String, i64>,
     /// Files that could not be understood, and at how many looks.
@@ -65,21 +70,34 @@ impl Maintainer {
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
         let due = |at| now.steady_ns.saturating_sub(at) >= self.rules.refresh.as_nanos() as i64;
         if state.looked_ns.is_none_or(due) {
-            let before = self.catalog.names();
-            match self.disk.list() {
-                Ok(files) => {
-                    state.looked_ns = Some(now.steady_ns);
-                    let newest = lease::newest(&files);
-                    let (owner, turn_ns) = (self.owner(), self.turn_ns());
-                    let lease = &mut state.lease;
-                    lease.look(&*self.disk, owner, newest, now, turn_ns);
-                    self.refresh(&mut state, before, files, now.steady_ns);
-                }
-                Err(error) => log::warn("the store cannot be listed", &[("error", &error)]),
+            self.look(&mut state, now);
+            if state.lease.held() && !state.settled {
+                // Nothing may be merged before what the last one wrote is known.
+                state.settled = self.look(&mut state, now);
             }
         }
         self.tell(&mut state);
-        state.lease.held()
+        state.lease.held() && state.settled
+    }
+
+    /// Lists the store and learns from it; `false` when that did not work.
+    fn look(&self, state: &mut State, now: Now) -> bool {
+        let before = self.catalog.names();
+        let files = match self.disk.list() {
+            Ok(files) => files,
+            Err(error) => {
+                log::warn("the store cannot be listed", &[("error", &error)]);
+                return false;
+            }
+        };
+        state.looked_ns = Some(now.steady_ns);
+        let newest = lease::newest(&files);
+        let (owner, turn_ns) = (self.owner(), self.turn_ns());
+        let lease = &mut state.lease;
+        lease.look(&*self.disk, owner, newest, now, turn_ns);
+        state.settled &= state.lease.held();
+        self.refresh(state, before, files, now.steady_ns);
+        true
     }
 
     /// Says in the log and the status whose turn it is, when that changed.
@@ -138,26 +156,41 @@ impl Maintainer {
         let mut columns: HashMap<String, u64> = columns.into_iter().collect();
         let mut gone = before;
         let mut suspects = HashMap::new();
+        let mut unread = HashSet::new();
         for (name, len) in files {
             gone.remove(&name);
             let own = recover::take_columns(&mut columns, &name);
             let looks = state.suspects.remove(&name).unwrap_or(0);
             // A start may have met it half listed.
             let again = looks < LOOKS && self.catalog.is_set_aside(&name);
-            if (again || !self.catalog.knows(&name)) && !self.take_in(&name, len, own, looks) {
-                suspects.insert(name, looks + 1);
+            let new = again || !self.catalog.knows(&name);
+            let late = new && state.settled && !again && !state.admitted.contains(&name);
+            if new && !self.take_in(state, &name, len, own, looks, late) {
+                suspects.insert(name.clone(), looks + 1);
             } else if looks >= LOOKS {
-                suspects.insert(name, looks);
+                suspects.insert(name.clone(), looks);
+            }
+            if new && !late && !self.catalog.knows(&name) {
+                unread.insert(name);
             }
         }
         state.suspects = suspects;
+        state.admitted = unread;
         self.catalog.forget(&gone);
         self.sweep(state, columns.into_keys().collect(), steady_ns);
     }
 
     /// Takes in what another server wrote; `false` when it cannot be understood, as `looks` times
-    /// before.
-    fn take_in(&self, name: &str, len: u64, own: [Option<u64>; 2], looks: u32) -> bool {
+    /// before. `late`: whether it turned up in the middle of this server's turn.
+    fn take_in(
+        &self,
+        state: &mut State,
+        name: &str,
+        len: u64,
+        own: [Option<u64>; 2],
+        looks: u32,
+        late: bool,
+    ) -> bool {
         match recover::read(&*self.disk, name, len, own) {
             Ok((header, block)) => {
                 let segment = Segment {
@@ -169,7 +202,13 @@ impl Maintainer {
                     // Its sender may come here with a retry.
                     writer.remember(ids_of(&*self.disk, &segment).unwrap_or_default());
                 }
-                self.catalog.insert(segment, self.env.now_ns());
+                if late && segment.block.is_some() && self.is_double(state, &segment) {
+                    let what = "a block came too late: this server merged its profiles already";
+                    log::warn(what, &[("block", &name)]);
+                    self.catalog.doubt(name.to_owned());
+                } else {
+                    self.catalog.insert(segment, self.env.now_ns());
+                }
                 true
             }
             // Merged meanwhile, or asked for again at the next look.
@@ -183,6 +222,19 @@ impl Maintainer {
                 false
             }
         }
+    }
+
+    /// Whether a block of another, put in the middle of this server's turn, stands for profiles that
+    /// another block stands for already: its writer stopped between its lease and this put. That the
+    /// turn goes on is asked after the listing that showed the block, so nobody else can have
+    /// written it in a turn of his own.
+    fn is_double(&self, state: &mut State, block: &Segment) -> bool {
+        let (owner, turn_ns) = (self.owner(), self.turn_ns());
+        let mut renew = || {
+            let lease = &mut state.lease;
+            lease.renew(&*self.disk, owner, self.clocks(), turn_ns)
+        };
+        self.catalog.stands_for_any(&block.header.replaces) && renew()
     }
 
     /// Deletes columns that have been without a manifest for long: their writer is gone.

@@ -3,6 +3,7 @@
 
 mod fail;
 mod flip;
+mod late;
 mod log;
 mod retain;
 mod world;
