@@ -6,6 +6,10 @@ mod common;
 mod gdb;
 #[path = "debuginfo/parca.rs"]
 mod parca;
+#[path = "debuginfo/parca_query.rs"]
+mod parca_query;
+#[path = "debuginfo/parca_words.rs"]
+mod parca_words;
 #[path = "debuginfo/sources.rs"]
 mod sources;
 

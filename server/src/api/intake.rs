@@ -352,6 +352,7 @@ pub fn grpc_code(status: StatusCode) -> tonic::Code {
         404 => tonic::Code::NotFound,
         408 => tonic::Code::DeadlineExceeded,
         409 => tonic::Code::AlreadyExists,
+        501 => tonic::Code::Unimplemented,
         _ => tonic::Code::Internal,
     }
 }

@@ -114,7 +114,7 @@ struct Sample {
 }
 
 /// One call with any number of messages; the first message of the answer, or its status.
-async fn call<O: Message + Default>(
+pub async fn call<O: Message + Default>(
     at: SocketAddr,
     method: &str,
     messages: &[impl Message],

@@ -91,8 +91,9 @@ fn spans_heatmaps_and_trees_are_answered_and_unknown_filters_refused() {
         [&slot["yMin"], &slot["counts"]],
         [&json!([8.0]), &json!([1])]
     );
-    let from = T0 / 15 / SECOND * 15_000;
-    assert_eq!(slot["timestamp"], from.to_string());
+    // Pyroscope's slots are called after their ends.
+    let until = (T0 / 15 / SECOND + 1) * 15_000;
+    assert_eq!(slot["timestamp"], until.to_string());
 
     let refused = [
         (
@@ -116,6 +117,11 @@ fn spans_heatmaps_and_trees_are_answered_and_unknown_filters_refused() {
             "group_by",
         ),
         ("SelectHeatmap", json!({}), "step must be"),
+        (
+            "SelectHeatmap",
+            json!({"step": 15, "queryType": "HEATMAP_QUERY_TYPE_SPAN"}),
+            "HEATMAP_QUERY_TYPE_INDIVIDUAL",
+        ),
     ];
     for (method, more, text) in refused {
         let (status, answer) = call(at, method, &asked(more));

@@ -1,7 +1,9 @@
-//! Parca's API, so that its agent pushes here unchanged: `profilestore` (`WriteRaw`) and `debuginfo`.
+//! Parca's API, so that its agent pushes here unchanged, `profilestore` (`WriteRaw`) and `debuginfo`, and so
+//! that its clients ask: `query`.
 
 mod debuginfo;
 mod proto;
+mod query;
 mod write;
 
 use std::sync::Arc;
@@ -26,4 +28,5 @@ pub fn router() -> Router<Arc<App>> {
         .route(&file("InitiateUpload"), post(debuginfo::initiate))
         .route(&file("Upload"), upload)
         .route(&file("MarkUploadFinished"), post(debuginfo::finished))
+        .merge(query::router())
 }

@@ -78,6 +78,35 @@ where
     .await
 }
 
+/// Answers a call that asks, of messages that have no JSON form here.
+pub async fn binary<I, O, F>(
+    app: Arc<App>,
+    request: Request,
+    work: impl FnOnce(Arc<App>, I) -> F + Send + 'static,
+) -> Response
+where
+    I: Message + Default + 'static,
+    O: Message + Default + 'static,
+    F: Future<Output = Result<O, ApiError>> + Send + 'static,
+{
+    if is_grpc(&request) {
+        return grpc(app, request, work).await;
+    }
+    answered(request, async move |form, _, body| {
+        let Form::Protobuf = form else {
+            let message = "this service speaks application/grpc and application/proto only";
+            return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        };
+        let bytes = whole(body).await?;
+        let input = I::decode(bytes);
+        let input =
+            input.map_err(|error| ApiError::bad(format!("the body of the call: {error}")))?;
+        let output = work(app, input).await?.encode_to_vec();
+        Ok(([(header::CONTENT_TYPE, "application/proto")], output).into_response())
+    })
+    .await
+}
+
 /// Answers a call with the bytes of a message that `work` made.
 pub async fn bytes<I: Wire>(
     app: Arc<App>,
@@ -97,10 +126,12 @@ pub async fn bytes<I: Wire>(
 }
 
 async fn question<I: Wire>(form: Form, body: Body) -> Result<I, ApiError> {
-    let bytes = axum::body::to_bytes(body, QUESTION)
-        .await
-        .map_err(|error| ApiError::bad(format!("the body of the call: {error}")))?;
-    read(form, &bytes)
+    read(form, &whole(body).await?)
+}
+
+async fn whole(body: Body) -> Result<bytes::Bytes, ApiError> {
+    let bytes = axum::body::to_bytes(body, QUESTION).await;
+    bytes.map_err(|error| ApiError::bad(format!("the body of the call: {error}")))
 }
 
 fn content_type(request: &Request) -> &str {
@@ -161,6 +192,7 @@ fn failed(error: &ApiError) -> Response {
         404 => "not_found",
         413 | 429 => "resource_exhausted",
         500 => "internal",
+        501 => "unimplemented",
         503 | 507 => "unavailable",
         _ => "invalid_argument",
     };
@@ -173,12 +205,14 @@ fn failed(error: &ApiError) -> Response {
     response
 }
 
-async fn grpc<I: Wire, O: Wire, F>(
+async fn grpc<I, O, F>(
     app: Arc<App>,
     request: Request,
     work: impl FnOnce(Arc<App>, I) -> F + Send + 'static,
 ) -> Response
 where
+    I: Message + Default + 'static,
+    O: Message + Default + 'static,
     F: Future<Output = Result<O, ApiError>> + Send + 'static,
 {
     let limit = usize::try_from(app.limits.wire_bytes).unwrap_or(usize::MAX);
@@ -192,8 +226,10 @@ where
 
 struct Once<W, I, O>(Option<(Arc<App>, W)>, std::marker::PhantomData<fn(I) -> O>);
 
-impl<W, I: Wire, O: Wire, F> tonic::server::UnaryService<I> for Once<W, I, O>
+impl<W, I, O, F> tonic::server::UnaryService<I> for Once<W, I, O>
 where
+    I: Message + Default + 'static,
+    O: Message + Default + 'static,
     W: FnOnce(Arc<App>, I) -> F + Send + 'static,
     F: Future<Output = Result<O, ApiError>> + Send + 'static,
 {

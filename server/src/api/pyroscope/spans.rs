@@ -78,6 +78,28 @@ pub struct HeatmapRequest {
     pub step: f64,
     #[prost(string, repeated, tag = "6")]
     pub group_by: Vec<String>,
+    /// [`OF_SPANS`], or of profiles.
+    #[prost(int32, tag = "7")]
+    #[serde(deserialize_with = "query_type")]
+    pub query_type: i32,
+}
+
+/// `HEATMAP_QUERY_TYPE_SPAN`.
+const OF_SPANS: i32 = 2;
+
+/// By name or number.
+fn query_type<'de, D: serde::Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(i32),
+        Name(String),
+    }
+    Ok(match Either::deserialize(from)? {
+        Either::Number(number) => number,
+        Either::Name(name) if name == "HEATMAP_QUERY_TYPE_SPAN" => OF_SPANS,
+        Either::Name(_) => 1,
+    })
 }
 
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
@@ -100,7 +122,7 @@ pub struct HeatmapSeries {
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Slot {
-    /// Milliseconds.
+    /// Milliseconds of its end, as Pyroscope counts.
     #[prost(int64, tag = "1")]
     #[serde(with = "int64")]
     pub timestamp: i64,
@@ -120,6 +142,11 @@ pub async fn heatmap(State(app): State<Arc<App>>, request: Request) -> Response 
                 "group_by is not supported in heatmaps here; ask for one value at a time",
             ));
         }
+        if input.query_type == OF_SPANS {
+            return Err(ApiError::bad(
+                "heatmaps are of profiles here; ask for HEATMAP_QUERY_TYPE_INDIVIDUAL",
+            ));
+        }
         let selection = select::selection(&MergeRequest {
             profile_type_id: input.profile_type_id,
             label_selector: input.label_selector,
@@ -137,7 +164,7 @@ pub async fn heatmap(State(app): State<Arc<App>>, request: Request) -> Response 
         let mut slots: BTreeMap<i64, Slot> = BTreeMap::new();
         for field in fields {
             let slot = slots.entry(field.time_ms).or_default();
-            slot.timestamp = field.time_ms;
+            slot.timestamp = field.time_ms.saturating_add(step_ns / 1_000_000);
             slot.y_min.push(field.from as f64);
             slot.counts
                 .push(i32::try_from(field.count).unwrap_or(i32::MAX));
