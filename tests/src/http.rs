@@ -1,7 +1,7 @@
 //! A blocking HTTP/1.0 client of a few lines: enough for loopback tests, nothing to misconfigure.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::{Read, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -18,14 +18,35 @@ pub struct Answer {
 /// # Errors
 /// A sentence with the address and the cause.
 pub fn get_within(port: u16, path: &str, limit: Duration) -> Result<Answer, String> {
-    let failed = |error: std::io::Error| format!("GET http://127.0.0.1:{port}{path}: {error}");
+    ask(port, "GET", path, b"", limit)
+}
+
+/// POSTs a body; waits at most `limit` for each read.
+///
+/// # Errors
+/// A sentence with the address and the cause.
+pub fn post_within(port: u16, path: &str, body: &[u8], limit: Duration) -> Result<Answer, String> {
+    ask(port, "POST", path, body, limit)
+}
+
+fn ask(
+    port: u16,
+    method: &str,
+    path: &str,
+    body: &[u8],
+    limit: Duration,
+) -> Result<Answer, String> {
+    let failed = |error: std::io::Error| format!("{method} http://127.0.0.1:{port}{path}: {error}");
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
     stream.set_read_timeout(Some(limit)).map_err(failed)?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n"
-    )
-    .map_err(failed)?;
+    let length = match body.len() {
+        0 => String::new(),
+        len => format!("Content-Length: {len}\r\n"),
+    };
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n{length}\r\n");
+    stream
+        .write_all(&[head.as_bytes(), body].concat())
+        .map_err(failed)?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).map_err(failed)?;
     let end = bytes

@@ -5,7 +5,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pilotlight_profile::{LabelSetId, ProfileBuilder};
 use pilotlight_tests::process::{Program, Scratch, built};
@@ -61,14 +63,15 @@ fn with_store<'a>(config: &'a Path, secret: &'a str) -> impl FnOnce(&mut Command
     }
 }
 
-/// A profile of one stack, an hour ago at most.
+/// A profile of one stack, two hours ago at most; the same bytes for the same number.
 fn profile(n: i64) -> Vec<u8> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    static NOW: OnceLock<Duration> = OnceLock::new();
+    let now = NOW.get_or_init(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
     let mut out = ProfileBuilder::new();
     out.sample_type("cpu", "nanoseconds");
     out.period("cpu", "nanoseconds", 1);
     out.time(
-        now.unwrap().as_nanos() as i64 - 60_000_000_000 * n,
+        now.as_nanos() as i64 - 60_000_000_000 * (n % 100),
         1_000_000_000,
     );
     let name = out.string(b"main");
@@ -80,11 +83,10 @@ fn profile(n: i64) -> Vec<u8> {
 }
 
 fn total(port: u16) -> Result<i64, String> {
-    let tree = http::json(port, "/api/v1/tree.json?type=cpu&from=now-2h&until=now")?;
-    assert_eq!(tree["meta"]["partial"], false);
-    tree["meta"]["total"]
-        .as_i64()
-        .ok_or_else(|| tree.to_string())
+    let tree = http::json(port, "/api/v1/tree.json?type=cpu&from=now-3h&until=now")?;
+    let whole = tree["meta"]["partial"] == false;
+    let total = tree["meta"]["total"].as_i64().filter(|_| whole);
+    total.ok_or_else(|| tree["meta"].to_string())
 }
 
 #[test]
@@ -131,6 +133,119 @@ fn a_new_machine_with_the_same_bucket_answers_the_same() {
     drop(first);
     let (_second, port) = server::start(folder, "second", with_store(&config, secret));
     assert_eq!(total(port), Ok(expected));
+}
+
+/// Pushes one profile.
+fn push(port: u16, n: i64) -> Result<(), String> {
+    let path = "/api/v1/push?name=process_cpu&series=%7Bservice_name%3D%22s%22%7D";
+    let answer = http::post_within(port, path, &profile(n), Duration::from_secs(60))?;
+    match answer.status {
+        200 => Ok(()),
+        status => Err(format!(
+            "{status} {}",
+            String::from_utf8_lossy(&answer.body)
+        )),
+    }
+}
+
+/// Pushes all at once: each waits for its segment.
+fn push_all(port: u16, numbers: &[i64]) {
+    std::thread::scope(|scope| {
+        for &n in numbers {
+            scope.spawn(move || push(port, n).unwrap());
+        }
+    });
+}
+
+/// Pushes from several connections until the server does not answer any more; which profiles were
+/// acknowledged, and which of the last ones were not. Kills the server after the first few.
+fn push_until_killed(server: Program, port: u16) -> (Vec<i64>, Vec<i64>) {
+    let (acknowledged, open) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let (count, senders) = (AtomicUsize::new(0), 4);
+    std::thread::scope(|scope| {
+        for sender in 0..senders {
+            let (acknowledged, open, count) = (&acknowledged, &open, &count);
+            scope.spawn(move || {
+                let mut numbers = (100 + sender..).step_by(senders as usize);
+                let refused = numbers.find(|&n| {
+                    let refused = push(port, n).is_err();
+                    if !refused {
+                        acknowledged.lock().unwrap().push(n);
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                    refused
+                });
+                open.lock().unwrap().extend(refused);
+            });
+        }
+        wait_for("some pushes", Duration::from_secs(60), || {
+            let count = count.load(Ordering::Relaxed);
+            (count >= 8).then_some(()).ok_or_else(|| count.to_string())
+        });
+        // SIGKILL, in the middle of a segment.
+        drop(server);
+    });
+    (
+        acknowledged.into_inner().unwrap(),
+        open.into_inner().unwrap(),
+    )
+}
+
+fn sum(numbers: &[i64]) -> i64 {
+    numbers.iter().map(|n| 1000 + n).sum()
+}
+
+/// Waits until a server has heard of what the others wrote, and answers with exactly this.
+fn answers(port: u16, expected: i64) {
+    wait_for("the exact sum", Duration::from_secs(90), || {
+        let known = total(port)?;
+        (known == expected)
+            .then_some(())
+            .ok_or_else(|| format!("{known} instead of {expected}"))
+    });
+}
+
+#[test]
+fn two_servers_over_one_bucket_answer_for_each_other_and_one_goes_on_when_the_other_is_killed() {
+    let scratch = Scratch::new("object-store-two");
+    let folder = scratch.path();
+    let (_store, store_port) = start_store(folder);
+    let config = write_config(folder, store_port);
+    let [_, (_, secret)] = KEYS;
+    let (first, first_port) = server::start(folder, "first", with_store(&config, secret));
+    let (_second, second_port) = server::start(folder, "second", with_store(&config, secret));
+    // Both take pushes, and either answers with the sum of all.
+    let (odd, even) = ([1, 3, 5, 7, 9, 11], [0, 2, 4, 6, 8, 10]);
+    push_all(first_port, &odd);
+    push_all(second_port, &even);
+    let mut all = [odd, even].concat();
+    for port in [first_port, second_port] {
+        answers(port, sum(&all));
+    }
+    // A retry that comes to the other one counts once.
+    push(second_port, odd[0]).unwrap();
+    answers(second_port, sum(&all));
+    // What the killed one acknowledged is there, and the other one goes on.
+    let (acknowledged, open) = push_until_killed(first, first_port);
+    all.extend(acknowledged);
+    let more = [60, 61, 62];
+    push_all(second_port, &more);
+    all.extend(more);
+    // A machine that knows nothing but the bucket. Of what the killed one did not acknowledge, each
+    // profile may be there, and is there for all of them alike.
+    let (_third, third_port) = server::start(folder, "third", with_store(&config, secret));
+    let known = total(third_port).unwrap();
+    let choices = 0..1_u32 << open.len();
+    let some = |choice: u32| {
+        let chosen = (0..open.len()).filter(|at| choice >> at & 1 == 1);
+        chosen.map(|at| 1000 + open[at]).sum::<i64>()
+    };
+    let mut possible = choices.map(|choice| sum(&all) + some(choice));
+    assert!(
+        possible.any(|sum| sum == known),
+        "{known}: {all:?}, perhaps {open:?}"
+    );
+    answers(second_port, known);
 }
 
 #[test]
