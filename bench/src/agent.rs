@@ -24,7 +24,8 @@ pub fn run() -> Outcome<()> {
         }
     }
     crate::agent_tables::run()?;
-    crate::agent_walk::run()
+    crate::agent_walk::run()?;
+    crate::agent_flood::run()
 }
 
 fn print(run: &Readings, frequency_hz: &str, load: &str) -> Outcome<()> {
@@ -59,6 +60,14 @@ fn print(run: &Readings, frequency_hz: &str, load: &str) -> Outcome<()> {
         "otel(research):30900ns",
     );
     let frames = run.get("frames")?;
+    // What a tick took in the study that the design stands on, where stacks had 15.3 frames.
+    figure(
+        "ns_a_tick_and_frame",
+        run.get("bpf_ns")? / runs.max(1.0) / frames.max(1.0),
+        "ns",
+        Goal::AtMost(10_300.0 / 15.3),
+        "spike(research):673ns",
+    );
     figure("frames_a_tick", frames, "", Goal::None, "otel(research):nc");
     figure(
         "rss_without_tables",
@@ -67,11 +76,16 @@ fn print(run: &Readings, frequency_hz: &str, load: &str) -> Outcome<()> {
         Goal::AtMost(64.0),
         "otel(research):64-150MB",
     );
+    // An idle CPU has no tick of the kernel's that would let a throttled clock go on; what is lost is idle.
+    let completeness = match load {
+        "idle" => Goal::None,
+        _ => Goal::AtLeast(99.5),
+    };
     figure(
         "completeness",
         runs / run.get("expected")? * 100.0,
         "%",
-        Goal::AtLeast(99.5),
+        completeness,
         "",
     );
     figure(

@@ -9,6 +9,7 @@
 //! | `profile` | decode with validity check, encode, four bombs | google/pprof, prost |
 //! | `unwind` | ns a frame in a signal handler | frame pointers, framehop, libgcc |
 //! | `sdk` | handler, start, report, overhead, accuracy | pprof-rs with its three unwinders |
+//! | `agent` | the host agent: ticks, walks, tables, floods | OpenTelemetry's eBPF profiler (measured once) |
 //! | `sdk await` | a poll under spans and labels | async-backtrace, tracing |
 //! | `server` | ingest, acknowledgement, bytes, flame graph | Pyroscope, Parca (measured once) |
 //! | `edges` | requests beside 1,000 slow connections | without them |
@@ -20,6 +21,7 @@
 //! Peers are built on demand below `target/bench`; `profile` needs Go.
 
 mod agent;
+mod agent_flood;
 mod agent_tables;
 mod agent_walk;
 mod child;
@@ -71,6 +73,8 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         // One measuring process of `agent`.
         ["agent-child", frequency_hz, load] => agent::measure(frequency_hz, load),
         ["agent-walk", depth] => agent_walk::measure(depth),
+        ["agent-flood", kind] => agent_flood::measure(kind),
+        ["agent-flooder", kind] => agent_flood::flood(kind),
         ["agent-work", depth] => agent_walk::work(depth),
         ["build"] => cold_build::run(),
         _ => Err("usage: bench profile | unwind | sdk [GROUP…] | server \

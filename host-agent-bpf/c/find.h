@@ -52,6 +52,16 @@ global_function u32 find_mapping(u32 first, u32 count, u64 pc)
 #define NO_TABLE_BIT (1U << 30)
 #define CFI_BIT (1U << 29)
 
+static always_inline u32 half_word(u8 *words, u32 index)
+{
+	u32 at = (index * 2) & (SHARD_WORDS * 4 - 2);
+	opaque(at);
+	return *(u16 *)(words + (at & (SHARD_WORDS * 4 - 2)));
+}
+
+// As many rows as a part has bytes, and the one in force before.
+#define PART_STEPS (PART_BITS + 1)
+
 // Index of the rule at `rel` in `file`, with a bit for what is known of the file.
 global_function u32 find_rule(u32 number, u32 rel, u32 window)
 {
@@ -66,16 +76,17 @@ global_function u32 find_rule(u32 number, u32 rel, u32 window)
 		return known | NO_TABLE_BIT;
 	if (page >= file->pages)
 		return known;
-	u8 *words = shard_of(directory + page * 2);
+	u32 at = directory + page * DIRECTORY_WORDS, part = (rel >> PART_BITS) & (PARTS - 1);
+	u8 *words = shard_of(at);
 	if (!words)
 		return known | NO_TABLE_BIT;
-	u32 *entry = (u32 *)(words + offset_of(directory + page * 2, 8));
-	u32 first = entry[0], size = entry[1], low = 0;
+	u32 first = *(u32 *)(words + offset_of(at, 4));
+	u32 low = half_word(words, (at + 1) * 2 + part), size = half_word(words, (at + 1) * 2 + part + 1) - low + 1;
 	words = shard_of(first);
-	if (!words || !size)
+	if (!words || !first)
 		return known;
 #pragma unroll
-	for (int step = 0; step < 17; step++) {
+	for (int step = 0; step < PART_STEPS; step++) {
 		u32 half = size >> 1;
 		u16 start = *(u16 *)(words + offset_of(first + low + half, 4));
 		low += half & not_below(rel & 0xffff, start);

@@ -28,11 +28,17 @@ enum { FRAME_POINTER, END, FROM_SP, FROM_BP, FROM_BX, DEREF_SP, DEREF_BP, PLT, S
 enum { SAME, AT_CFA, AT_BP, LOST };
 
 struct file {
-	u32 directory; // word index of (first row, rows) pairs, one a page of 64 KiB; 0: no table here now
+	u32 directory; // word index of entries, one a page of 64 KiB; 0: no table here now
 	u32 pages;
 	u32 has_cfi;
 	u32 used; // the last window it was looked at in
 };
+
+// Where a page's rows are: the word of the first, 0 when there are none; then, counted from it, the row in force at each
+// 4 KiB of the page, and the last row; two of them a word. A search looks at one or two lines of rows, not at ten.
+#define PART_BITS 12
+#define PARTS 16
+#define DIRECTORY_WORDS 10
 
 // One executable mapping, 8 words; a process has them in ascending order.
 struct mapping {

@@ -22,6 +22,10 @@ pub const LEAF_FRAMES: usize = 64;
 pub const ROOT_FRAMES: usize = 1024;
 /// Rules that each CPU remembers.
 pub const RECENT_RULES: u32 = 2048;
+/// Words of a page's entry in a directory.
+pub const DIRECTORY_WORDS: usize = 10;
+/// Parts of a page that an entry knows the rows of, 4 KiB each.
+pub const PARTS: usize = 16;
 /// Words of a [`Mapping`].
 pub const MAPPING_WORDS: u32 = 8;
 /// Bytes of a stack record before its frames.

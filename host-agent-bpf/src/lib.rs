@@ -40,6 +40,9 @@ mod error;
 mod layout;
 mod load;
 mod namespace;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod needs;
 mod runtime;
 mod space;
 mod sys;
@@ -48,7 +51,7 @@ mod tables;
 pub use drain::{Check, Counted, Raw, StackFrames};
 pub use error::Error;
 pub use runtime::{Interpreted, Offsets, Runtime, check, is_interpreted};
-pub use tables::{FileNumber, Mapping, TableSize, Tables};
+pub use tables::{FileNumber, Mapping, TableSize, Tables, directory_entry};
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 

@@ -1,6 +1,8 @@
 //! Unwind tables of files and mappings of processes, in the kernel.
 
-use crate::layout::{self, FILES, MAPPING_WORDS, RULES, RUNTIMES, SHARD_WORDS};
+use crate::layout::{
+    self, DIRECTORY_WORDS, FILES, MAPPING_WORDS, PARTS, RULES, RUNTIMES, SHARD_WORDS,
+};
 use crate::load::Loaded;
 use crate::space::{Piece, Space};
 use crate::{Error, Runtime, sys};
@@ -149,7 +151,7 @@ impl Tables {
         pieces: &mut Vec<Piece>,
     ) -> Result<Option<u32>, Error> {
         let pages = table.pages();
-        let mut directory = Vec::with_capacity(pages.len() * 2);
+        let mut directory = Vec::with_capacity(pages.len() * DIRECTORY_WORDS);
         let mut page = 0;
         while page + 1 < pages.len() {
             let next = pages_that_fit(pages, page);
@@ -161,8 +163,8 @@ impl Tables {
             pieces.push(piece);
             self.space.write(piece, &words);
             for bounds in pages[page..=next].windows(2) {
-                directory.push(piece.word + bounds[0] - pages[page]);
-                directory.push(bounds[1] - bounds[0]);
+                let rows = &table.rows()[bounds[0] as usize..bounds[1] as usize];
+                directory.extend(directory_entry(piece.word + bounds[0] - pages[page], rows));
             }
             page = next;
         }
@@ -399,6 +401,24 @@ fn pages_that_fit(pages: &[u32], page: usize) -> usize {
     next
 }
 
+/// A page's entry in the directory of its file; `rows` are the page's, and lie in the kernel from word `first` on.
+///
+/// Its form is `docs/formats/unwind-table.md`, "In the kernel".
+pub fn directory_entry(first: u32, rows: &[Row]) -> [u32; DIRECTORY_WORDS] {
+    let mut entry = [0; DIRECTORY_WORDS];
+    if rows.is_empty() {
+        return entry;
+    }
+    entry[0] = first;
+    for part in 0..=PARTS {
+        let start = part << 12;
+        let after = rows.partition_point(|row| usize::from(row.low) <= start);
+        let in_force = after.saturating_sub(1) as u32 & 0xffff;
+        entry[1 + part / 2] |= in_force << (part % 2 * 16);
+    }
+    entry
+}
+
 fn mapping_words(mapping: &Mapping) -> [u32; MAPPING_WORDS as usize] {
     let halves = |n: u64| [n as u32, (n >> 32) as u32];
     let [a, b] = halves(mapping.start);
@@ -410,6 +430,21 @@ fn mapping_words(mapping: &Mapping) -> [u32; MAPPING_WORDS as usize] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_knows_the_row_in_force_at_each_part_of_its_page() {
+        let row = |low| Row { low, rule: 0 };
+        let rows = [row(0), row(0x10), row(0x1000), row(0x1001), row(0xf123)];
+        let entry = directory_entry(77, &rows);
+        let halves = entry[1..]
+            .iter()
+            .flat_map(|word| [word & 0xffff, word >> 16]);
+        let halves: Vec<u32> = halves.collect();
+        assert_eq!(entry[0], 77);
+        assert_eq!(halves[..3], [0, 2, 3]);
+        assert_eq!(halves[15..], [3, 4, 0]);
+        assert_eq!(directory_entry(77, &[]), [0; DIRECTORY_WORDS]);
+    }
 
     #[test]
     fn pages_are_packed_up_to_a_piece_and_a_large_page_is_one_of_its_own() {

@@ -9,7 +9,7 @@ mod common;
 
 use common::{Code, Running, code_of, skip};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
-use pilotlight_agent_bpf::{Engine, Options, Raw};
+use pilotlight_agent_bpf::{Engine, Options, Raw, directory_entry};
 use pilotlight_unwind::{Cache, End, Module, Modules, Rule, Segment, Stack, unwind_with};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -47,7 +47,8 @@ impl Bundle {
         self.words.resize(self.words.len().next_multiple_of(8), 0);
         let directory = self.words.len() as u32;
         for page in table.pages().windows(2) {
-            self.words.extend([first + page[0], page[1] - page[0]]);
+            let rows = &table.rows()[page[0] as usize..page[1] as usize];
+            self.words.extend(directory_entry(first + page[0], rows));
         }
         self.words.resize(self.words.len().next_multiple_of(8), 0);
         let pages = table.pages().len() as u32 - 1;

@@ -15,6 +15,8 @@ pub(super) struct Floods {
     /// When all that a process mapped so far would have come one by one.
     due_ns: HashMap<u32, u64>,
     behind: HashSet<u32>,
+    /// The last one that was too many, and when it would be told again: nearly all that follow are its too.
+    flooding: Option<(u32, u64)>,
     left_out: u64,
     turn: bool,
 }
@@ -22,6 +24,11 @@ pub(super) struct Floods {
 impl Floods {
     /// `pid` mapped something: whether that is one too many. Then it is behind until its mappings were read.
     pub fn is_too_many(&mut self, pid: u32, time_ns: u64) -> bool {
+        if let Some((_, until_ns)) = self.flooding.filter(|(flooding, _)| *flooding == pid)
+            && time_ns < until_ns
+        {
+            return self.leave_out();
+        }
         if self.due_ns.len() >= MOST && !self.due_ns.contains_key(&pid) {
             self.due_ns.clear();
         }
@@ -31,7 +38,12 @@ impl Floods {
             *due_ns = next_ns;
             return false;
         }
+        self.flooding = Some((pid, due_ns.saturating_sub((BURST - 1) * EACH_NS)));
         self.behind.insert(pid);
+        self.leave_out()
+    }
+
+    fn leave_out(&mut self) -> bool {
         self.left_out += 1;
         self.turn = true;
         true
@@ -39,13 +51,18 @@ impl Floods {
 
     /// It ended.
     pub fn forget(&mut self, pid: u32) {
+        self.flooding = None;
         self.due_ns.remove(&pid);
         self.behind.remove(&pid);
     }
 
     /// Processes whose mappings are to be read; those that `read` says yes of are behind no more.
     pub fn catch_up(&mut self, mut read: impl FnMut(u32) -> bool) {
-        self.behind.retain(|&pid| !read(pid));
+        if !self.behind.is_empty() {
+            // Whoever goes on is behind again.
+            self.flooding = None;
+            self.behind.retain(|&pid| !read(pid));
+        }
     }
 
     /// There was one too many since the last call.

@@ -12,7 +12,7 @@ pub(super) const REFRESH: Duration = Duration::from_millis(200);
 /// and not before so many times what reading them took the last time,
 const REFRESH_TIMES: u32 = 50;
 /// nor before this much has gone by for each of them: whose code it is takes longer to find out than to read.
-const REFRESH_EACH: Duration = Duration::from_micros(400);
+const REFRESH_EACH: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Inner {
