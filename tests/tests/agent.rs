@@ -11,6 +11,7 @@ mod itself;
 
 use pilotlight_tests::process::{Program, Scratch, built};
 use pilotlight_tests::{http, server, wait_for};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -45,13 +46,17 @@ fn agent(scratch: &Scratch, port: u16, pids: &[u32]) -> Program {
 
 /// With more settings, each followed by a comma.
 fn agent_with(scratch: &Scratch, port: u16, pids: &[u32], more: &str) -> Program {
+    start_agent(scratch, port, pids, more, &["--no-bpf"])
+}
+
+fn start_agent(scratch: &Scratch, port: u16, pids: &[u32], more: &str, words: &[&str]) -> Program {
     let file = scratch.path().join("agent.yaml");
     let upload = "debuginfo: {jitter: 0s, bytes_per_second: 1GB}";
     let config = format!("agent: {{{more} interval: 2s, listen: '127.0.0.1:0', {upload}}}\n");
     std::fs::write(&file, config).unwrap();
     let mut command = Command::new(built("pilotlight"));
-    command.args(["agent", "--no-bpf", "--frequency-hz", "97", "--config"]);
-    command.arg(&file);
+    command.args(["agent", "--frequency-hz", "97", "--config"]);
+    command.arg(&file).args(words);
     command.args(["--server", &format!("http://127.0.0.1:{port}")]);
     for pid in pids {
         command.args(["--pid", &pid.to_string()]);
@@ -162,6 +167,40 @@ fn a_python_program_shows_the_native_function_that_it_spends_its_time_in() {
     let name = exe.file_name().unwrap().to_str().unwrap().to_owned();
     let pair = profile(&scratch, &[running.id()]);
     is_hot(pair.port, &name, "PyEval_EvalCode", 0.5);
+}
+
+/// Scripts are seen by BPF alone.
+#[test]
+fn a_python_program_shows_its_hot_function_by_name() {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        println!("SKIP: BPF programs are loaded by root only (CAP_BPF, CAP_PERFMON)");
+        return;
+    }
+    let asked = Command::new("/usr/bin/python3")
+        .args(["-c", "import sys; print(sys.version_info[1])"])
+        .output();
+    let said = asked.map(|output| output.stdout).unwrap_or_default();
+    if ![b"11\n", b"12\n", b"13\n"]
+        .iter()
+        .any(|minor| said == *minor)
+    {
+        println!("SKIP: /usr/bin/python3 is not CPython 3.11 to 3.13");
+        return;
+    }
+    let scratch = Scratch::new("agent-script");
+    let code = "import time\ndef hot_in_script(n):\n    return sum(i * i for i in range(n))\n\
+        def main():\n    end = time.time() + 120\n    while time.time() < end:\n        hot_in_script(10000)\nmain()\n";
+    std::fs::write(scratch.path().join("hot.py"), code).unwrap();
+    let mut command = Command::new("/usr/bin/python3");
+    command.arg("hot.py").current_dir(scratch.path());
+    let running = Program::start("script", scratch.path(), &mut command);
+    let exe = std::fs::read_link(format!("/proc/{}/exe", running.id())).unwrap();
+    let name = exe.file_name().unwrap().to_str().unwrap().to_owned();
+    let (_server, port) = server::start(scratch.path(), "server", |_| {});
+    let agent = start_agent(&scratch, port, &[running.id()], "", &[]);
+    // Stacks of the first moments are walked without scripts.
+    is_hot(port, &name, "hot_in_script", 0.5);
+    nothing_was_refused(&agent);
 }
 
 /// Builds the Go program with flags for its linker, under a name of its own.
