@@ -99,7 +99,7 @@ pub async fn binary(
     let gzip = tree::accepts_gzip(&headers);
     run(&app, move |app, cancel| {
         let (meta, tree) = sides(app, &params, cancel)?.tree(app, &params, cancel)?;
-        Ok(tree::bytes_response(&tree, &meta, gzip))
+        Ok(tree::bytes_response(tree, &meta, gzip))
     })
     .await
 }

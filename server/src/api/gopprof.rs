@@ -62,7 +62,7 @@ async fn profile(app: Arc<App>, kind: String, params: Params) -> Result<Response
         };
         let columns: Vec<Selection> = ids.into_iter().map(of).collect();
         let (profile, coverage) = app.engine.pprof_columns(&columns, &default, cancel)?;
-        Ok(pprof_response(&profile, &coverage))
+        Ok(pprof_response(profile, &coverage))
     })
     .await
 }

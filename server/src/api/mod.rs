@@ -19,6 +19,7 @@ mod pyroscope;
 mod read;
 mod run;
 pub mod status;
+mod stream;
 mod tree;
 mod ui;
 

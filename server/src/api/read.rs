@@ -5,12 +5,13 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use pilotlight_profile::Profile;
 use serde_json::{Value, json};
 
 use super::params::Params;
 use super::run::run;
+use super::stream::{self, OfBytes};
 use super::{ApiError, App};
 use crate::query::engine::Coverage;
 
@@ -109,14 +110,17 @@ pub async fn pprof(State(app): State<Arc<App>>, params: Params) -> Result<Respon
     run(&app, move |app, cancel| {
         let selection = params.selection(app)?;
         let (profile, coverage) = app.engine.pprof(&selection, cancel)?;
-        Ok(pprof_response(&profile, &coverage))
+        Ok(pprof_response(profile, &coverage))
     })
     .await
 }
 
 /// A profile as gzipped pprof.
-pub(super) fn pprof_response(profile: &Profile, coverage: &Coverage) -> Response {
-    let mut response = profile.to_pprof_gz().into_response();
+pub(super) fn pprof_response(profile: Profile, coverage: &Coverage) -> Response {
+    let bytes = OfBytes(profile.to_pprof().into());
+    // Before anything is zipped.
+    drop(profile);
+    let mut response = Response::new(stream::body(bytes, true));
     let headers = response.headers_mut();
     let fixed = [
         (header::CONTENT_TYPE, "application/octet-stream"),

@@ -1,6 +1,5 @@
 //! Flame graph and table of functions.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use axum::Json;
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 use super::params::Params;
 use super::read::unit;
 use super::run::run;
+use super::stream::{self, OfTree};
 use super::{ApiError, App};
 use crate::query::engine::{Cancel, Coverage, QueryError, Selection};
 use crate::query::merge::NameTree;
@@ -65,16 +65,15 @@ pub async fn binary(
     let gzip = accepts_gzip(&headers);
     run(&app, move |app, cancel| {
         let (meta, tree) = build(app, &params, cancel)?;
-        Ok(bytes_response(&tree, &meta, gzip))
+        Ok(bytes_response(tree, &meta, gzip))
     })
     .await
 }
 
 /// The tree as `application/vnd.pilotlight.tree`.
-pub(super) fn bytes_response(tree: &Tree, meta: &Value, gzip: bool) -> Response {
-    let bytes = tree.to_bytes(meta.to_string().as_bytes());
-    let bytes = if gzip { zip(&bytes) } else { bytes };
-    let mut response = bytes.into_response();
+pub(super) fn bytes_response(tree: Tree, meta: &Value, gzip: bool) -> Response {
+    let source = OfTree::new(tree, meta.to_string().into_bytes());
+    let mut response = Response::new(stream::body(source, gzip));
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
@@ -169,12 +168,4 @@ pub fn accepts_gzip(headers: &HeaderMap) -> bool {
         let refused = words.any(|word| word == "q=0" || word == "q=0.0");
         (name.eq_ignore_ascii_case("gzip") || name == "*") && !refused
     })
-}
-
-/// Level 1: the bytes are small integers; more effort costs more than a local network does.
-fn zip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    // Writing to memory does not fail.
-    let _ = encoder.write_all(bytes);
-    encoder.finish().unwrap_or_default()
 }

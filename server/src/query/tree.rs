@@ -250,10 +250,30 @@ fn cut_below(source: &NameTree, totals: &[i64], keep: &[bool]) -> Vec<i64> {
 }
 
 impl Tree {
-    /// The bytes of `application/vnd.pilotlight.tree` (`docs/formats/tree.md`): version 1, or 2 with
-    /// the column of a base.
-    pub fn to_bytes(&self, meta: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.name.len() * 5 + meta.len() + self.names.len() * 40);
+    /// Appends a piece of the bytes of `application/vnd.pilotlight.tree` (`docs/formats/tree.md`;
+    /// version 1, or 2 with the column of a base):
+    /// from an item on (0 = the head, then each name and each value
+    /// of each column), until `out` has `enough` bytes. The item that comes next; `None` = all done.
+    pub fn put(&self, meta: &[u8], from: usize, enough: usize, out: &mut Vec<u8>) -> Option<usize> {
+        if from == 0 {
+            self.put_head(meta, out);
+        }
+        let first = 1;
+        let mut piece = Piece {
+            out,
+            enough,
+            at: from.max(first),
+            first,
+        };
+        piece.add(&self.names, |out, name| put_bytes(out, name.as_bytes()));
+        piece.add(&self.depth, |out, &depth| put_uint(out, depth.into()));
+        piece.add(&self.name, |out, &name| put_uint(out, name.into()));
+        piece.add(&self.self_value, |out, &value| put_int(out, value));
+        piece.add(&self.base_self, |out, &value| put_int(out, value));
+        (piece.at < piece.first).then_some(piece.at)
+    }
+
+    fn put_head(&self, meta: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(b"PLTR");
         let version = 1 + usize::from(!self.base_self.is_empty());
         let counts = [version, self.name.len(), self.names.len(), meta.len()];
@@ -261,18 +281,28 @@ impl Tree {
             .iter()
             .for_each(|&count| out.extend_from_slice(&(count as u32).to_le_bytes()));
         out.extend_from_slice(meta);
-        self.names
-            .iter()
-            .for_each(|name| put_bytes(&mut out, name.as_bytes()));
-        self.depth
-            .iter()
-            .for_each(|&depth| put_uint(&mut out, depth.into()));
-        self.name
-            .iter()
-            .for_each(|&name| put_uint(&mut out, name.into()));
-        for column in [&self.self_value, &self.base_self] {
-            column.iter().for_each(|&value| put_int(&mut out, value));
+    }
+}
+
+/// A piece under construction.
+struct Piece<'a> {
+    out: &'a mut Vec<u8>,
+    enough: usize,
+    /// The item that comes next.
+    at: usize,
+    /// The first item of the next column.
+    first: usize,
+}
+
+impl Piece<'_> {
+    /// Adds what is left of a column, as far as there is room.
+    fn add<T>(&mut self, column: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
+        let end = self.first + column.len();
+        while self.at < end && self.out.len() < self.enough {
+            // Columns before this one are done: there is room left.
+            put(self.out, &column[self.at - self.first]);
+            self.at += 1;
         }
-        out
+        self.first = end;
     }
 }
