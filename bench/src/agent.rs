@@ -14,8 +14,28 @@ use std::time::Duration;
 
 const SECONDS: u64 = 10;
 
-/// Prints all figures of the part. Needs root.
-pub fn run() -> Outcome<()> {
+/// Prints the figures of the part, or of the named `groups` of it. Needs root.
+pub fn run(groups: &[&str]) -> Outcome<()> {
+    const ALL: [(&str, fn() -> Outcome<()>); 5] = [
+        ("ticks", ticks),
+        ("tables", crate::agent_tables::run),
+        ("walks", crate::agent_walk::run),
+        ("floods", crate::agent_flood::run),
+        ("oracle", crate::agent_oracle::run),
+    ];
+    let names = ALL.map(|(name, _)| name);
+    if let Some(unknown) = groups.iter().find(|group| !names.contains(group)) {
+        return Err(format!("no group {unknown:?} in {names:?}").into());
+    }
+    for (name, run) in ALL {
+        if groups.is_empty() || groups.contains(&name) {
+            run()?;
+        }
+    }
+    Ok(())
+}
+
+fn ticks() -> Outcome<()> {
     for frequency_hz in ["19", "97"] {
         for load in ["idle", "busy"] {
             let program = std::env::current_exe()?;
@@ -23,9 +43,7 @@ pub fn run() -> Outcome<()> {
             print(&run, frequency_hz, load)?;
         }
     }
-    crate::agent_tables::run()?;
-    crate::agent_walk::run()?;
-    crate::agent_flood::run()
+    Ok(())
 }
 
 fn print(run: &Readings, frequency_hz: &str, load: &str) -> Outcome<()> {
@@ -137,9 +155,7 @@ pub fn measure(frequency_hz: &str, load: &str) -> Outcome<()> {
     drop(engine);
     let _statistics = pilotlight_host_agent::bpf::enable_run_time_statistics()?;
     let mut sampler = BpfSampler::start(&options, Arc::clone(&processes))?;
-    // Tables of what runs already are made in the first seconds.
-    std::thread::sleep(Duration::from_secs(3));
-    sampler.drain()?;
+    wait_for_tables(&mut sampler)?;
     let programs = |sampler: &BpfSampler| -> (u64, u64) {
         let programs = sampler.programs();
         let sum = programs.iter().map(|p| p.run_time_ns).sum();
@@ -198,6 +214,21 @@ pub fn measure(frequency_hz: &str, load: &str) -> Outcome<()> {
         let _ = worker.wait();
     }
     Ok(())
+}
+
+/// Until the tables of what runs already are made.
+fn wait_for_tables(sampler: &mut BpfSampler) -> Outcome<()> {
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let mut before = u64::MAX;
+    loop {
+        std::thread::sleep(Duration::from_secs(3));
+        sampler.drain()?;
+        let rows = sampler.tables().rows;
+        if rows == before || std::time::Instant::now() > until {
+            return Ok(());
+        }
+        before = rows;
+    }
 }
 
 /// One busy process a CPU, each with deep stacks of native code.

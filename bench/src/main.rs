@@ -9,7 +9,7 @@
 //! | `profile` | decode with validity check, encode, four bombs | google/pprof, prost |
 //! | `unwind` | ns a frame in a signal handler | frame pointers, framehop, libgcc |
 //! | `sdk` | handler, start, report, overhead, accuracy | pprof-rs with its three unwinders |
-//! | `agent` | the host agent: ticks, walks, tables, floods | OpenTelemetry's eBPF profiler (measured once) |
+//! | `agent` | the host agent: ticks, walks, tables, floods, and whether perf sees the same | OpenTelemetry's eBPF profiler (measured once), perf |
 //! | `sdk await` | a poll under spans and labels | async-backtrace, tracing |
 //! | `server` | ingest, acknowledgement, bytes, flame graph | Pyroscope, Parca (measured once) |
 //! | `edges` | requests beside 1,000 slow connections | without them |
@@ -22,6 +22,7 @@
 
 mod agent;
 mod agent_flood;
+mod agent_oracle;
 mod agent_tables;
 mod agent_walk;
 mod child;
@@ -69,7 +70,7 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["store", words @ ..] => store::run(words),
         ["symbolize", words @ ..] => symbolize::run(words),
         ["ui"] => ui::run(),
-        ["agent"] => agent::run(),
+        ["agent", groups @ ..] => agent::run(groups),
         // One measuring process of `agent`.
         ["agent-child", frequency_hz, load] => agent::measure(frequency_hz, load),
         ["agent-walk", depth] => agent_walk::measure(depth),
@@ -79,7 +80,7 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["build"] => cold_build::run(),
         _ => Err("usage: bench profile | unwind | sdk [GROUP…] | server \
              | edges | store [FOLDER] [--long] [--pyroscope URL] [--parca URL] \
-             | symbolize [GROUP… | OBJECT] | ui | agent | build"
+             | symbolize [GROUP… | OBJECT] | ui | agent [GROUP…] | build"
             .into()),
     }
 }
