@@ -6,6 +6,8 @@ use pilotlight_bench_kit::process_cpu_ns;
 use pilotlight_host_agent::files::{Files, TableCounts};
 use pilotlight_host_agent::process::Processes;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const BUDGET_BYTES: u64 = 256 << 20;
 
@@ -13,11 +15,24 @@ const BUDGET_BYTES: u64 = 256 << 20;
 pub fn run() -> Outcome<()> {
     let folder = scratch("agent-tables")?;
     std::fs::remove_dir_all(&folder)?;
+    // On a machine where nothing runs there is nothing to build: a compiler that waits for its input.
+    let mut program = Command::new("rustc")
+        .arg("-")
+        .stdin(Stdio::piped())
+        .spawn()?;
+    std::thread::sleep(Duration::from_secs(1));
+    let outcome = two_starts(&folder);
+    let _ = program.kill();
+    let _ = program.wait();
+    outcome
+}
+
+fn two_starts(folder: &Path) -> Outcome<()> {
     // The files themselves are in the kernel's cache for both.
     start(&folder.join("warm"))?;
     let (first_ns, first) = start(&folder.join("kept"))?;
     let (second_ns, second) = start(&folder.join("kept"))?;
-    std::fs::remove_dir_all(&folder)?;
+    std::fs::remove_dir_all(folder)?;
     let figure = |name, value, unit, goal| Figure::print_of("agent", name, value, unit, goal, "");
     figure("tables_first_start_cpu", first_ns / 1e6, "ms", Goal::None);
     figure("tables_second_start_cpu", second_ns / 1e6, "ms", Goal::None);
