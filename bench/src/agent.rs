@@ -16,7 +16,8 @@ const SECONDS: u64 = 10;
 
 /// Prints the figures of the part, or of the named `groups` of it. Needs root.
 pub fn run(groups: &[&str]) -> Outcome<()> {
-    const ALL: [(&str, fn() -> Outcome<()>); 5] = [
+    type Group = (&'static str, fn() -> Outcome<()>);
+    const ALL: [Group; 5] = [
         ("ticks", ticks),
         ("tables", crate::agent_tables::run),
         ("walks", crate::agent_walk::run),
