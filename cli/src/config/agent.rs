@@ -4,8 +4,8 @@ use super::{read as read_file, refused};
 use crate::fail::Failure;
 use pilotlight_host_agent::labels::KubernetesOptions;
 use pilotlight_host_agent::{Options, Protocol};
-use pilotlight_scraper::config::read_rules;
 use pilotlight_scraper::config::reader::{Problems, Section};
+use pilotlight_scraper::config::{read_rules, read_tls};
 use pilotlight_wire::Url;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -153,6 +153,7 @@ fn kubernetes(mut section: Section<'_>, options: &mut Options) {
             options.kubernetes = Some(KubernetesOptions {
                 pods_url,
                 token_file: section.text("token_file").map(Into::into),
+                tls: read_tls(&mut section, Path::new("")),
                 interval: section
                     .duration("interval")
                     .unwrap_or(Duration::from_secs(15)),
@@ -241,14 +242,14 @@ mod tests {
             read.label_env,
             [pair("POD_NAME", "pod"), pair("ZONE", "zone")]
         );
-        let section =
-            json!({"kubernetes": {"pods_url": "http://127.0.0.1:10255/pods", "token_file": "t"}});
+        let section = json!({"kubernetes": {"pods_url": "http://127.0.0.1:10255/pods", "token_file": "t", "tls_config": {"ca_file": "/ca"}}});
         assert_eq!(apply(&section, &mut read), Ok(More::default()));
         let kubernetes = read.kubernetes.clone().unwrap();
         assert_eq!(
             kubernetes.pods_url.to_string(),
             "http://127.0.0.1:10255/pods"
         );
+        assert_eq!(kubernetes.tls.ca_file, Some("/ca".into()));
         assert_eq!(
             (kubernetes.token_file, kubernetes.interval.as_secs()),
             (Some("t".into()), 15)

@@ -3,7 +3,7 @@
 
 use super::text;
 use pilotlight_labels::Labels;
-use pilotlight_wire::{Authorization, Call, Client, Url};
+use pilotlight_wire::{Authorization, Call, Client, TlsClient, Url};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -24,6 +24,8 @@ pub struct KubernetesOptions {
     pub pods_url: Url,
     /// The token to show, read anew for each question: it changes.
     pub token_file: Option<PathBuf>,
+    /// Whom to trust, and what to show.
+    pub tls: TlsClient,
     /// Time between two questions.
     pub interval: Duration,
 }
@@ -74,7 +76,7 @@ impl Pods {
             let token = options
                 .token_file
                 .map(|file| Authorization::file("Bearer", file));
-            let client = Client::new().authorized(token);
+            let client = Client::new().with_tls(options.tls).authorized(token);
             loop {
                 let asked = ask(&client, &options.pods_url).await;
                 let (containers, error) = match asked {
@@ -212,6 +214,7 @@ mod tests {
         let options = KubernetesOptions {
             pods_url,
             token_file: Some(token.clone()),
+            tls: TlsClient::default(),
             interval: Duration::from_millis(50),
         };
         runtime.block_on(async {
@@ -247,5 +250,68 @@ mod tests {
         pods.label(&mut other);
         assert_eq!(other.iter().count(), 1);
         std::fs::remove_file(token).unwrap();
+    }
+
+    /// A program that ends with its test.
+    struct Ended(std::process::Child);
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    const SECURE: &str = r#"
+import http.server, ssl, sys
+class Pods(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        allowed = self.headers.get("authorization") == "Bearer secret"
+        body = sys.argv[3].encode()
+        self.send_response(200 if allowed else 401)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *words): pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Pods)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+
+    #[test]
+    fn a_server_of_pods_is_asked_by_tls_and_only_one_that_is_trusted() {
+        let certificates =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/tls");
+        let mut server = std::process::Command::new("python3");
+        let files = ["first.pem", "first.key"].map(|name| certificates.join(name));
+        server.args(["-c", SECURE]).args(files).arg(list());
+        let server = server.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut server = Ended(server);
+        let mut line = String::new();
+        let mut out = std::io::BufReader::new(server.0.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        let url = Url::parse(&format!("https://localhost:{}/pods", line.trim())).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let asked = |ca_file: Option<PathBuf>, token: &str| {
+            let tls = TlsClient {
+                ca_file,
+                ..TlsClient::default()
+            };
+            let token = Authorization::bearer(token.to_owned());
+            let client = Client::new().with_tls(tls).authorized(Some(token));
+            runtime.block_on(ask(&client, &url))
+        };
+        let authority = certificates.join("authority.pem");
+        assert_eq!(asked(Some(authority.clone()), "secret").unwrap().len(), 2);
+        let refused = asked(Some(authority), "other").unwrap_err();
+        assert!(refused.contains("401"), "{refused}");
+        let untrusted = asked(None, "secret").unwrap_err();
+        assert!(untrusted.contains("ertificate"), "{untrusted}");
     }
 }

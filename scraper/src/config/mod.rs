@@ -7,6 +7,7 @@ mod duration;
 mod jobs;
 pub mod reader;
 mod size;
+mod tls;
 
 pub use duration::{format_duration, parse_duration};
 pub(crate) use jobs::read_group;
@@ -16,6 +17,7 @@ use reader::Section;
 use serde_json::Value;
 use std::fmt;
 use std::path::{Path, PathBuf};
+pub use tls::read_tls;
 
 /// A checked file.
 #[derive(Clone, Debug)]
