@@ -57,7 +57,8 @@ fn speedup(from: &Path, corpus: &Corpus) -> Outcome<()> {
     let mut samples = 0.0;
     let mut wall = |server: Server| -> Outcome<f64> {
         let mut client = Client::connect(server.port)?;
-        samples = samples_of(&mut client, &target)?;
+        let rows = target.replacen("/tree?", "/tree.json?", 1);
+        samples = ingest::number_behind(&mut client, &rows, "\"samples\":")? as f64;
         ask(&server, &mut client, &target)?;
         let mut best = f64::INFINITY;
         for _ in 0..REPEATS {
@@ -75,18 +76,6 @@ fn speedup(from: &Path, corpus: &Corpus) -> Outcome<()> {
     figure("parallel_speedup", one / all, "x", goal, "");
     fs::remove_dir_all(&data)?;
     Ok(())
-}
-
-/// Rows that an answer was made of.
-fn samples_of(client: &mut Client, tree: &str) -> Outcome<f64> {
-    let target = tree.replacen("/tree?", "/tree.json?", 1);
-    let answer = client.request("GET", &target, b"")?;
-    let text = String::from_utf8_lossy(&answer.body);
-    let (_, rest) = text
-        .split_once("\"samples\":")
-        .ok_or("an answer without its number of samples")?;
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    Ok(digits.parse()?)
 }
 
 fn copied(from: &Path, name: &str, bytes: u64) -> Outcome<std::path::PathBuf> {

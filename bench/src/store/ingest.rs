@@ -116,9 +116,17 @@ fn settle(server: &Server) -> Outcome<()> {
 
 /// The number behind a key of `/api/v1/status`.
 fn status(client: &mut Client, key: &str) -> Outcome<u64> {
-    let answer = client.request("GET", "/api/v1/status", b"")?;
+    number_behind(client, "/api/v1/status", key)
+}
+
+/// The number behind a key like `"samples":` of an answer.
+pub fn number_behind(client: &mut Client, target: &str, key: &str) -> Outcome<u64> {
+    let answer = client.request("GET", target, b"")?;
     let text = String::from_utf8_lossy(&answer.body).into_owned();
-    let rest = text.split_once(key).ok_or("no such key")?.1;
+    let rest = text.split_once(key);
+    let rest = rest
+        .ok_or_else(|| format!("{target} answers without {key}"))?
+        .1;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     Ok(digits.parse()?)
 }
