@@ -16,7 +16,9 @@ const COUNT: Scale = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
 function scaled(value: number, scale: Scale): string {
   if (value === 0) return `0 ${scale === COUNT ? "" : scale[scale.length === 7 ? 3 : 4]![1]}`.trim();
   const size = Math.abs(value);
-  const [factor, suffix] = scale.find(([f]) => size >= f) ?? scale[scale.length - 1]!;
+  // What rounds up to the next unit is written in it: never `1000 ms`.
+  const rounds = ([f]: Scale[number], i: number) => size >= f || (i + 1 < scale.length && Number(digits(size / scale[i + 1]![0])) * scale[i + 1]![0] >= f);
+  const [factor, suffix] = scale.find(rounds) ?? scale[scale.length - 1]!;
   return `${digits(value / factor)} ${suffix}`;
 }
 

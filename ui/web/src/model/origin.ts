@@ -15,7 +15,7 @@ const [APP, DEPENDENCY, RUNTIME, LIBC, KERNEL, UNKNOWN] = [0, 1, 2, 3, 4, 5];
 
 const RUST_RUNTIME = new Set([
   "std", "core", "alloc", "proc_macro", "test", "rustc_demangle", "hashbrown", "compiler_builtins", "panic_unwind",
-  "tokio", "tokio_util", "mio", "futures", "futures_core", "futures_util", "futures_executor", "async_std", "smol", "rayon", "rayon_core", "pilotlight",
+  "tokio", "tokio_util", "mio", "futures", "futures_core", "futures_util", "futures_executor", "async_std", "smol", "rayon", "rayon_core", "pilotlight", "__rustc",
 ]);
 const KERNEL_NAME = /^(\[k\]|\[kernel|entry_SYSCALL|do_syscall|__x64_sys_|__do_sys_|asm_(sysvec|exc)_|syscall_|ret_from_fork|exc_page_fault|vfs_|tcp_v[46]_|__schedule$|schedule$|do_(idle|futex|epoll|user_addr_fault)|x64_sys_call)/;
 const UNKNOWN_NAME = /^\[?(unknown|\?\?\?|unresolved|truncated)\]?$|^0x[0-9a-f]+$|^[^:\s]+\+0x[0-9a-f]+$|^$/i;
@@ -88,7 +88,8 @@ function rustOrigin(name: string, own: Set<string>): number {
   if (own.has(crate)) return APP!;
   if (RUST_RUNTIME.has(crate)) return RUNTIME!;
   for (const o of own) if (o.length > 2 && crate.startsWith(`${o}_`)) return APP!;
-  return DEPENDENCY!;
+  // The profiler's own crates, in a program that is profiled by it.
+  return crate.startsWith("pilotlight_") ? RUNTIME! : DEPENDENCY!;
 }
 
 function goOrigin(name: string, own: Set<string>): number {

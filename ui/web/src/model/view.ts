@@ -11,6 +11,8 @@ export interface View {
   readonly search: string;
   readonly sort: string;
   readonly origin: string;
+  /** Origins whose frames are shown as part of their callers, with commas. */
+  readonly fold: string;
   /** Label whose values the split lists. */
   readonly by: string;
   /** What to compare with: where one is given, the page shows a diff. */
@@ -23,7 +25,7 @@ export const VIEW_KINDS = ["both", "icicle", "flame", "top", "tree", "split"] as
 export type ViewKind = (typeof VIEW_KINDS)[number];
 
 export const DEFAULT_VIEW: View = {
-  type: "", q: "", from: "now-1h", until: "now", view: "both", dir: "icicle", zoom: "", search: "", sort: "self", origin: "", by: "service_name",
+  type: "", q: "", from: "now-1h", until: "now", view: "both", dir: "icicle", zoom: "", search: "", sort: "self", origin: "", fold: "", by: "service_name",
   base_q: "", base_from: "", base_until: "",
 };
 

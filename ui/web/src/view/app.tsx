@@ -2,6 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { findKey, matchedValue, maskNames, nodeKey, pathTo, type Theme } from "../flame/index.ts";
 import { pprofAddress } from "../model/api.ts";
 import { formatCount } from "../model/format.ts";
+import { parseFold } from "../model/fold.ts";
 import type { Model } from "../model/model.ts";
 import { tail } from "../model/names.ts";
 import { ORIGINS, type Origin } from "../model/origin.ts";
@@ -10,6 +11,7 @@ import { parseSort } from "../model/top.ts";
 import { isLive, VIEW_KINDS, type View, type ViewKind } from "../model/view.ts";
 import { CompareBar, CompareButton } from "./compare.tsx";
 import { DiffLegend, DiffTable } from "./difftable.tsx";
+import { FoldBar } from "./fold.tsx";
 import { FlamePane } from "./flamepane.tsx";
 import { Help } from "./help.tsx";
 import { Legend } from "./legend.tsx";
@@ -86,7 +88,8 @@ interface ViewsProps {
   loading: boolean;
 }
 
-function Views({ model, view, theme, change, search, loading }: ViewsProps) {
+function Views({ model: whole, view, theme, change, search, loading }: ViewsProps) {
+  const model = useMemo(() => whole.folded(parseFold(view.fold)), [whole, view.fold]);
   const pattern = useMemo(() => compile(view.search), [view.search]);
   const mask = useMemo(() => maskOf(model, pattern), [model, pattern]);
   const only = model.diff ? -1 : ORIGINS.indexOf(view.origin as Origin);
@@ -111,7 +114,10 @@ function Views({ model, view, theme, change, search, loading }: ViewsProps) {
       <main class={`views view-${view.view}`}>
         {view.view === "both" && (top || <div class="table-host" />)}
         <div class="column">
-          {model.diff ? <DiffLegend {...{ model, theme }} /> : <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />}
+          <div class="legend-row">
+            {model.diff ? <DiffLegend {...{ model, theme }} /> : <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />}
+            {view.view !== "split" && <FoldBar model={model} fold={view.fold} onFold={(fold) => change({ fold }, true)} />}
+          </div>
           {view.view === "top" && top}
           {showGraph && <FlamePane {...{ model, theme, pattern }} direction={view.dir} zoom={view.zoom} onlyHue={only} onZoom={zoom} onSelect={select} />}
           {view.view === "split" && <Split {...{ view, model, change }} />}

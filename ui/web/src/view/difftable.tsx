@@ -104,7 +104,7 @@ const STEPS = ["−5 and more", "−1 to −5", "below −1", "the same, or chan
 /** What the colours of a diff mean, in points of share, and how sure they are. */
 export function DiffLegend({ model, theme }: { model: Model; theme: Theme }) {
   return (
-    <div class="legend diff-legend" data-testid="diff-legend">
+    <div class="legend diff-legend" role="group" aria-label="Colours of the comparison" tabIndex={0} data-testid="diff-legend">
       {STEPS.map((words, hue) => (
         <span class="origin" key={words}><span class="swatch" style={{ backgroundColor: swatch(theme, hue) }} />{words}</span>
       ))}

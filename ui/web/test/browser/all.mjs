@@ -299,6 +299,28 @@ test("the legend shows one origin alone", async ({ page, base }) => {
   assert.ok(names.includes("malloc") && !names.includes(HOT), String(names));
 });
 
+test("folded frames leave graph and table, and the sum stays", async ({ page, base }) => {
+  await page.goto(base);
+  await waitState(page, "ready");
+  const nodes = () => page.locator(".flame").getAttribute("data-nodes").then(Number);
+  const names = () => page.evaluate(() => {
+    const { names, name } = document.querySelector(".flame").flameGraph.layout.columns;
+    return [...new Set(Array.from(name, (id) => names[id]))];
+  });
+  const total = () => page.evaluate(() => document.querySelector(".flame").flameGraph.layout.total[0]);
+  const [before, sum] = [await nodes(), await total()];
+  assert.ok((await names()).includes("malloc"));
+  await page.click("[data-fold=libc]");
+  assert.equal(params(page).fold, "libc");
+  assert.ok((await nodes()) < before);
+  const left = await names();
+  assert.ok(left.includes(HOT) && !left.includes("malloc"), String(left));
+  assert.equal(await total(), sum);
+  await page.waitForSelector(`[data-testid=top] tr[data-name="${HOT}"]`);
+  await page.click("[data-fold=libc]");
+  assert.deepEqual([params(page).fold, await nodes()], [undefined, before]);
+});
+
 test("a live page refreshes and keeps zoom, focus and search", async ({ page, base, mock }) => {
   await page.goto(`${base}?view=icicle&zoom=checkout::pricing::total&search=tax`);
   await waitState(page, "ready");

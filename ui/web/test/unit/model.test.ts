@@ -120,6 +120,8 @@ test("origins: app, dependency, runtime, libc, kernel, unknown", () => {
     of(["checkout::main", "checkout::pricing::total", "<checkout::Cart as serde::Serialize>::serialize", "serde_json::to_vec", "<alloc::vec::Vec<T> as Drop>::drop", "tokio::runtime::park", "malloc", "__libc_start_main", "memcpy@plt", "entry_SYSCALL_64_after_hwframe", "libfoo.so+0x4f21", "0xdeadbeef", "[unknown]"]),
     ["app", "app", "app", "dependency", "runtime", "runtime", "libc", "libc", "libc", "kernel", "unknown", "unknown", "unknown"],
   );
+  assert.deepEqual(of(["__rustc::__rust_alloc", "pilotlight_unwind::walk::unwind"], ["checkout"]), ["runtime", "runtime"]);
+  assert.deepEqual(of(["pilotlight_server::query::tree"], ["pilotlight"]), ["app"]);
   assert.deepEqual(of(["main.handle", "net/http.(*conn).serve", "runtime.mallocgc", "github.com/acme/lib.Do"]), ["app", "runtime", "runtime", "dependency"]);
   assert.deepEqual(of(["fold<u8, u64, checkout::hash::{closure#0}>", "{closure#0}"]), ["runtime", "runtime"]);
   const files = new Map([
@@ -183,6 +185,8 @@ test("times are read as the API reads them", () => {
 
 test("values and percents have the digits that carry meaning", () => {
   assert.deepEqual([3.75e9, 1.2e6, 0, 90e9, 1].map((v) => formatValue(v, "nanoseconds")), ["3.75 s", "1.20 ms", "0 s", "1.50 min", "1 ns"]);
+  assert.deepEqual([999.4e6, 999.6e6, 59.96e9, 3599e9, 999.7].map((v) => formatValue(v, "nanoseconds")), ["999 ms", "1.00 s", "1.00 min", "1.00 h", "1.00 µs"]);
+  assert.deepEqual([1023, 1023.7, 1048575].map((v) => formatValue(v, "bytes")), ["1023 B", "1.00 KiB", "1.00 MiB"]);
   assert.deepEqual([1536, 0, 5e6].map((v) => formatValue(v, "bytes")), ["1.50 KiB", "0 B", "4.77 MiB"]);
   assert.deepEqual([0, 950, 12345].map((v) => formatValue(v, "count")), ["0", "950", "12.3 k"]);
   assert.deepEqual([0, 0.00001, 2.345, 37.5, 100].map((p) => formatPercent(p, 100)), ["0 %", "<0.01 %", "2.35 %", "37.5 %", "100 %"]);
