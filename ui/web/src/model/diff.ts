@@ -29,13 +29,17 @@ export class Diff {
   readonly baseTop: Top;
   readonly hueOfNode: Uint8Array;
   private readonly events: readonly [number, number];
+  /** What is 100 % on both sides. */
+  private readonly totals: readonly [number, number];
 
-  constructor(tree: Tree, layout: Layout) {
+  /** Shares are those of `of`, where the tree is a part of another. */
+  constructor(tree: Tree, layout: Layout, of: Diff | null = null) {
     const { depth, self } = tree.columns;
     this.now = totalsOf(depth, self, layout.levels);
     this.base = totalsOf(depth, tree.base!, layout.levels);
     this.nowTop = topOf({ ...layout, total: this.now, columns: tree.columns });
     this.baseTop = topOf({ ...layout, total: this.base, columns: { ...tree.columns, self: tree.base! } });
+    this.totals = of?.totals ?? [this.now[0] ?? 0, this.base[0] ?? 0];
     const { meta } = tree;
     this.events = [meta.events ?? meta.samples, meta.base_events ?? meta.base_samples ?? 0];
     this.hueOfNode = Uint8Array.from(this.now, (_, node) => hueOf(this.ofNode(node)));
@@ -55,7 +59,7 @@ export class Diff {
   }
 
   private change(now: number, base: number): Change {
-    const [p, q] = [share(now, this.now[0]!), share(base, this.base[0]!)];
+    const [p, q] = [share(now, this.totals[0]), share(base, this.totals[1])];
     const z = score(p, q, this.events);
     return { now: p, base: q, by: p - q, z, real: Math.abs(z) >= REAL_Z };
   }

@@ -5,6 +5,8 @@ import { topOf, type Top } from "./top.ts";
 import type { Meta, Tree } from "./pltr.ts";
 import { bothSides, Diff, formatChange } from "./diff.ts";
 import { foldTree } from "./fold.ts";
+import { sandwichOf } from "./sandwich.ts";
+import type { Derived } from "./trie.ts";
 import { formatPercent, formatValue } from "./format.ts";
 
 /** The server's frame for what it keeps only totals of. */
@@ -12,8 +14,11 @@ const SAMPLED_OUT = "[stacks left out by a sampling rule]";
 /** Hue of the root, behind those of the origins. */
 export const ROOT_HUE = ORIGINS.length;
 
-/** Origin of each name and of each node of a whole tree. */
-interface Origins {
+/** What was loaded, before anything is derived from it. */
+interface Whole {
+  readonly tree: Tree;
+  readonly rootName: number;
+  /** Origin of each name and of each node. */
   readonly ofName: Uint8Array;
   readonly ofNode: Uint8Array;
 }
@@ -29,39 +34,50 @@ export class Model {
   /** Both sides, in a diff; the layout then holds the mean of both shares. */
   readonly diff: Diff | null;
   readonly rootName: number;
-  /** Of the whole tree: folding changes no origin. */
-  private readonly origins: Origins;
   private spelled: (readonly string[] | undefined)[];
   private topOnce: Top | null = null;
   private shares: number[] | null = null;
 
-  /** `folded` holds the origins, by their place in `ORIGINS`, whose frames are part of their callers. */
-  constructor(
-    private readonly whole: Tree,
-    services: readonly string[],
+  private constructor(
+    private readonly whole: Whole,
+    private readonly tree: Tree,
+    /** Origin of each node of `tree`. */
+    private readonly origins: Uint8Array,
     readonly fileOf: ReadonlyMap<string, string>,
-    folded: ReadonlySet<number> = new Set(),
-    origins?: Origins,
+    /** The model whose total is 100 %, if it is another. */
+    private readonly of: Model | null,
   ) {
-    this.meta = whole.meta;
-    this.rootName = whole.columns.name[0] ?? 0;
-    this.origins = origins ?? originsOf(whole, this.rootName, services, fileOf);
-    this.hueOf = this.origins.ofName;
-    let [tree, hues] = [whole, this.origins.ofNode];
-    if (folded.size > 0) {
-      const { ofName, ofNode } = this.origins;
-      const { tree: rest, first } = foldTree(whole, ofNode.map((origin, i) => (folded.has(origin) && ofName[whole.columns.name[i]!] !== ROOT_HUE ? 1 : 0)));
-      [tree, hues] = [rest, Uint8Array.from(first, (node) => ofNode[node]!)];
-    }
+    this.meta = tree.meta;
+    this.rootName = whole.rootName;
+    this.hueOf = whole.ofName;
     this.layout = layout(tree.base ? bothSides(tree) : tree.columns);
-    this.diff = tree.base ? new Diff(tree, this.layout) : null;
-    this.hueOfNode = this.diff?.hueOfNode ?? hues;
+    this.diff = tree.base ? new Diff(tree, this.layout, of?.diff ?? null) : null;
+    this.hueOfNode = this.diff?.hueOfNode ?? origins;
     this.spelled = new Array(tree.columns.names.length);
   }
 
-  /** The same with the frames of some origins inside their callers. */
-  folded(origins: ReadonlySet<number>): Model {
-    return origins.size === 0 ? this : new Model(this.whole, [], this.fileOf, origins, this.origins);
+  /** `services` are hints which crates are the program's own, `fileOf` the source files of names. */
+  static of(tree: Tree, services: readonly string[], fileOf: ReadonlyMap<string, string>): Model {
+    const whole = wholeOf(tree, services, fileOf);
+    return new Model(whole, tree, whole.ofNode, fileOf, null);
+  }
+
+  private derived({ tree, first }: Derived, of: Model | null): Model {
+    return new Model(this.whole, tree, Uint8Array.from(first, (node) => this.origins[node]!), this.fileOf, of);
+  }
+
+  /** The same with the frames of some origins, by their place in `ORIGINS`, inside their callers. */
+  folded(folded: ReadonlySet<number>): Model {
+    if (folded.size === 0) return this;
+    const { name } = this.tree.columns;
+    const isFolded = (origin: number, node: number) => folded.has(origin) && this.hueOf[name[node]!] !== ROOT_HUE;
+    return this.derived(foldTree(this.tree, this.origins.map((origin, node) => Number(isFolded(origin, node)))), null);
+  }
+
+  /** Callers and callees of a function; shares stay those of the whole. */
+  sandwich(name: number): { readonly callers: Model; readonly callees: Model } {
+    const { callers, callees } = sandwichOf(this.tree, name);
+    return { callers: this.derived(callers, this), callees: this.derived(callees, this) };
   }
 
   get total(): number {
@@ -108,7 +124,7 @@ export class Model {
   };
 
   percent(value: number): string {
-    return formatPercent(value, this.total);
+    return formatPercent(value, (this.of ?? this).total);
   }
 
   value(value: number): string {
@@ -117,12 +133,12 @@ export class Model {
 
   /** Whether frames of an origin are in the tree, folded or not. */
   has(origin: Origin): boolean {
-    return this.origins.ofNode.includes(ORIGINS.indexOf(origin));
+    return this.whole.ofNode.includes(ORIGINS.indexOf(origin));
   }
 
   /** Own value by origin, before anything was folded. */
   originShares(): number[] {
-    return (this.shares ??= sharesByOrigin(this.origins.ofNode, this.whole.columns.self));
+    return (this.shares ??= sharesByOrigin(this.whole.ofNode, this.whole.tree.columns.self));
   }
 
   /** Value of stacks that a sampling rule reduced to their sum. */
@@ -137,8 +153,9 @@ export class Model {
   }
 }
 
-function originsOf({ columns }: Tree, rootName: number, services: readonly string[], fileOf: ReadonlyMap<string, string>): Origins {
-  const { names, depth, name } = columns;
+function wholeOf(tree: Tree, services: readonly string[], fileOf: ReadonlyMap<string, string>): Whole {
+  const { names, depth, name } = tree.columns;
+  const rootName = name[0] ?? 0;
   const ofName = classify(names, services, fileOf);
   markKernel(ofName, depth, name);
   ofName[rootName] = ROOT_HUE;
@@ -147,5 +164,5 @@ function originsOf({ columns }: Tree, rootName: number, services: readonly strin
     const at = names.indexOf(word);
     if (at >= 0) ofName[at] = ROOT_HUE;
   }
-  return { ofName, ofNode: spread(ofName, names, depth, name) };
+  return { tree, rootName, ofName, ofNode: spread(ofName, names, depth, name) };
 }

@@ -21,7 +21,7 @@ export interface View {
   readonly base_until: string;
 }
 
-export const VIEW_KINDS = ["both", "icicle", "flame", "top", "tree", "split"] as const;
+export const VIEW_KINDS = ["both", "icicle", "flame", "top", "tree", "sandwich", "split"] as const;
 export type ViewKind = (typeof VIEW_KINDS)[number];
 
 export const DEFAULT_VIEW: View = {

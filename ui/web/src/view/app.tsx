@@ -16,6 +16,7 @@ import { FlamePane } from "./flamepane.tsx";
 import { Help } from "./help.tsx";
 import { Legend } from "./legend.tsx";
 import { EmptyState, ErrorNote } from "./notes.tsx";
+import { SandwichPanes } from "./sandwich.tsx";
 import { SeriesChart } from "./series.tsx";
 import { Split } from "./split.tsx";
 import { useLoaded, useView, type Change } from "./state.ts";
@@ -93,12 +94,15 @@ function Views({ model: whole, view, theme, change, search, loading }: ViewsProp
   const pattern = useMemo(() => compile(view.search), [view.search]);
   const mask = useMemo(() => maskOf(model, pattern), [model, pattern]);
   const only = model.diff ? -1 : ORIGINS.indexOf(view.origin as Origin);
-  const keep = useMemo(() => keepOf(model, mask, only), [model, mask, only]);
-  const sort = useMemo(() => parseSort(view.sort), [view.sort]);
   const exact = /^\^(.*)\$$/s.exec(view.search)?.[1] ?? null;
+  // A function is chosen in the table of a sandwich: there the others stay in sight.
+  const filter = view.view === "sandwich" && exact !== null ? null : mask;
+  const keep = useMemo(() => keepOf(model, filter, only), [model, filter, only]);
+  const sort = useMemo(() => parseSort(view.sort), [view.sort]);
   const select = (name: string) => change({ search: view.search === exactly(name) ? "" : exactly(name) });
   const zoom = (key: string) => change({ zoom: key }, true);
-  const showGraph = view.view !== "top" && view.view !== "tree" && view.view !== "split";
+  const showGraph = view.view === "both" || view.view === "icicle" || view.view === "flame";
+  const beside = view.view === "both" || view.view === "sandwich";
   const selected = exact === null ? null : exact.replace(/\\(.)/g, "$1");
   const painted = useAfterPaint();
   const top = painted && (model.diff ? <DiffTable {...{ model, theme, selected }} keep={keep} onSelect={select} /> : <TopTable {...{ model, theme, sort, selected }} keep={keep} onSort={(s) => change({ sort: s })} onSelect={select} />);
@@ -108,18 +112,17 @@ function Views({ model: whole, view, theme, change, search, loading }: ViewsProp
         <ViewPicker view={view} change={change} />
         <SearchBox {...{ model, view, change, pattern, mask }} input={search} />
         <CompareButton {...{ view, change }} />
+        {view.view !== "split" && <FoldBar model={model} fold={view.fold} onFold={(fold) => change({ fold }, true)} />}
         <a class="export" href={pprofAddress(view)} download="profile.pb.gz" title={`go tool pprof '${pprofAddress(view)}'`}>pprof ↓</a>
       </div>
-      <Crumbs model={model} zoom={view.zoom} onZoom={zoom} />
+      {view.view !== "sandwich" && <Crumbs model={model} zoom={view.zoom} onZoom={zoom} />}
       <main class={`views view-${view.view}`}>
-        {view.view === "both" && (top || <div class="table-host" />)}
+        {beside && (top || <div class="table-host" />)}
         <div class="column">
-          <div class="legend-row">
-            {model.diff ? <DiffLegend {...{ model, theme }} /> : <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />}
-            {view.view !== "split" && <FoldBar model={model} fold={view.fold} onFold={(fold) => change({ fold }, true)} />}
-          </div>
+          {model.diff ? <DiffLegend {...{ model, theme }} /> : <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />}
           {view.view === "top" && top}
           {showGraph && <FlamePane {...{ model, theme, pattern }} direction={view.dir} zoom={view.zoom} onlyHue={only} onZoom={zoom} onSelect={select} />}
+          {view.view === "sandwich" && <SandwichPanes {...{ model, theme, selected }} onSelect={select} />}
           {view.view === "split" && <Split {...{ view, model, change }} />}
           {view.view === "tree" && <CallTree {...{ model, theme }} zoom={view.zoom} matched={mask} onZoom={zoom} />}
         </div>
@@ -151,7 +154,7 @@ function keepOf(model: Model, mask: Uint8Array | null, only: number): Uint8Array
   return model.hueOf.map((hue, i) => (hue === only && (!mask || mask[i] === 1) ? 1 : 0));
 }
 
-const VIEW_WORDS: Record<ViewKind, string> = { both: "Both", icicle: "Icicle", flame: "Flame", top: "Top", tree: "Tree", split: "By label" };
+const VIEW_WORDS: Record<ViewKind, string> = { both: "Both", icicle: "Icicle", flame: "Flame", top: "Top", tree: "Tree", sandwich: "Sandwich", split: "By label" };
 
 function ViewPicker({ view, change }: { view: View; change: Change }) {
   return (

@@ -100,14 +100,14 @@ async function load(s: Selection, signal: AbortSignal, update: (p: Partial<Loade
   if (tree === null) return update({ types: await fetchTypes(s), model: null, series: null, error: null });
   if (filesAnswer) await Promise.race([filesAnswer, new Promise((late) => setTimeout(late, FILES_WAIT_MS))]);
   if (signal.aborted) return;
-  const model = new Model(tree, serviceHints(s.q), files);
+  const model = Model.of(tree, serviceHints(s.q), files);
   update({ model, error: null });
   const known = files.size;
   const series = await seriesAnswer;
   if (!(series instanceof Error)) update({ series, window: range });
   update({ types: await fetchTypes(s) });
   await filesAnswer;
-  if (files.size > known && !signal.aborted) update({ model: new Model(tree, serviceHints(s.q), files) });
+  if (files.size > known && !signal.aborted) update({ model: Model.of(tree, serviceHints(s.q), files) });
 }
 
 /** A selection without data is no failure: the empty state says what to do. */

@@ -321,6 +321,21 @@ test("folded frames leave graph and table, and the sum stays", async ({ page, ba
   assert.deepEqual([params(page).fold, await nodes()], [undefined, before]);
 });
 
+test("a sandwich shows a function's callers and callees, and a click takes another", async ({ page, base }) => {
+  await page.goto(`${base}?view=sandwich&search=^malloc$`);
+  await waitState(page, "ready");
+  const side = (which) => page.locator(`[data-testid=${which}] .flame`).evaluate((host) => {
+    const { columns, total } = host.flameGraph.layout;
+    return { root: columns.names[columns.name[0]], total: total[0], frames: columns.depth.length };
+  });
+  const [callers, callees] = [await side("callers"), await side("callees")];
+  assert.deepEqual([callers.root, callees.root, callers.total], ["malloc", "malloc", callees.total]);
+  assert.ok(callers.frames > 2 && callers.total > 0, JSON.stringify(callers));
+  await page.click(`[data-testid=top] tr[data-name="${HOT}"]`);
+  assert.equal(await page.locator("[data-testid=sandwich]").getAttribute("data-name"), HOT);
+  assert.equal((await side("callers")).root, HOT);
+});
+
 test("a live page refreshes and keeps zoom, focus and search", async ({ page, base, mock }) => {
   await page.goto(`${base}?view=icicle&zoom=checkout::pricing::total&search=tax`);
   await waitState(page, "ready");
@@ -418,7 +433,7 @@ test("hover tells name and cost", async ({ page, base }) => {
 
 for (const scheme of ["light", "dark"]) {
   test(`axe finds nothing serious in any view, ${scheme}`, async ({ page, base, mock }) => {
-    for (const query of ["", "?view=tree", "?view=flame&zoom=checkout::pricing::total&search=serde", service("partial"), service("empty")]) {
+    for (const query of ["", "?view=tree", "?view=sandwich&fold=libc", "?view=flame&zoom=checkout::pricing::total&search=serde", service("partial"), service("empty")]) {
       await page.goto(base + query);
       await page.waitForFunction(() => ["ready", "empty"].includes(document.documentElement.dataset.state));
       await page.waitForTimeout(400);

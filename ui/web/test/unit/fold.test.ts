@@ -3,15 +3,9 @@ import { test } from "node:test";
 import type { Columns } from "../../src/flame/index.ts";
 import { foldTree, parseFold, toggleFold } from "../../src/model/fold.ts";
 import { Model } from "../../src/model/model.ts";
-import type { Meta, Tree } from "../../src/model/pltr.ts";
-import { tree } from "./fixtures.ts";
+import type { Tree } from "../../src/model/pltr.ts";
+import { lines, whole } from "./fixtures.ts";
 
-const META: Meta = {
-  type: "cpu", unit: "nanoseconds", from_ms: 0, until_ms: 1, total: 0, profiles: 1, samples: 1, partial: false, problems: [],
-  unknown: 0, truncated: 0, cut_nodes: 0, cut_value: 0,
-};
-const whole = (lines: string[], base: number[] | null = null): Tree => ({ meta: META, columns: tree(lines), base: base && Float64Array.from(base) });
-const lines = ({ names, name, depth, self }: Columns) => Array.from(name, (id, i) => `${names[id]} ${depth[i]} ${self[i]}`);
 const without = (t: Tree, ...names: string[]) => foldTree(t, Uint8Array.from(t.columns.name, (id) => (names.includes(t.columns.names[id]!) ? 1 : 0)));
 
 test("a folded frame's cost is its caller's, and its callees stand below the caller", () => {
@@ -66,7 +60,7 @@ function byStack({ names, name, depth, self }: Columns, left: Set<string>): Map<
 
 test("a model folds by origin, keeps its total and its legend, and unfolds", () => {
   const t = whole(["total 0 0", "shop::main 1 1", "tokio::run 2 10", "shop::work 3 30", "core::iter::next 4 5", "[stacks left out by a sampling rule] 1 4"]);
-  const model = new Model(t, ["shop"], new Map());
+  const model = Model.of(t, ["shop"], new Map());
   const folded = model.folded(parseFold("runtime,libc"));
   assert.deepEqual(lines(folded.layout.columns), ["total 0 0", "shop::main 1 11", "shop::work 2 35", "[stacks left out by a sampling rule] 1 4"]);
   assert.deepEqual([folded.total, folded.sampledOut, folded.originShares()], [50, 4, model.originShares()]);
