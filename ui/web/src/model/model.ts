@@ -3,6 +3,7 @@ import { classify, markKernel, ORIGINS, sharesByOrigin, spread, type Origin } fr
 import { lastPart, printable, shorten, spellings } from "./names.ts";
 import { topOf, type Top } from "./top.ts";
 import type { Meta, Tree } from "./pltr.ts";
+import { collapsed } from "./collapsed.ts";
 import { bothSides, Diff, formatChange } from "./diff.ts";
 import { foldTree } from "./fold.ts";
 import { sandwichOf } from "./sandwich.ts";
@@ -72,6 +73,11 @@ export class Model {
     const { name } = this.tree.columns;
     const isFolded = (origin: number, node: number) => folded.has(origin) && this.hueOf[name[node]!] !== ROOT_HUE;
     return this.derived(foldTree(this.tree, this.origins.map((origin, node) => Number(isFolded(origin, node)))), null);
+  }
+
+  /** As collapsed stacks. */
+  collapsed(): string {
+    return collapsed(this.tree.columns, this.tree.base);
   }
 
   /** Callers and callees of a function; shares stay those of the whole. */

@@ -1,6 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { findKey, matchedValue, maskNames, nodeKey, pathTo, type Theme } from "../flame/index.ts";
-import { pprofAddress } from "../model/api.ts";
 import { formatCount } from "../model/format.ts";
 import { parseFold } from "../model/fold.ts";
 import type { Model } from "../model/model.ts";
@@ -17,6 +16,7 @@ import { Help } from "./help.tsx";
 import { Legend } from "./legend.tsx";
 import { EmptyState, ErrorNote } from "./notes.tsx";
 import { SandwichPanes } from "./sandwich.tsx";
+import { SaveMenu } from "./save.tsx";
 import { SeriesChart } from "./series.tsx";
 import { Split } from "./split.tsx";
 import { useLoaded, useView, type Change } from "./state.ts";
@@ -113,7 +113,7 @@ function Views({ model: whole, view, theme, change, search, loading }: ViewsProp
         <SearchBox {...{ model, view, change, pattern, mask }} input={search} />
         <CompareButton {...{ view, change }} />
         {view.view !== "split" && <FoldBar model={model} fold={view.fold} onFold={(fold) => change({ fold }, true)} />}
-        <a class="export" href={pprofAddress(view)} download="profile.pb.gz" title={`go tool pprof '${pprofAddress(view)}'`}>pprof ↓</a>
+        <SaveMenu model={model} view={view} />
       </div>
       {view.view !== "sandwich" && <Crumbs model={model} zoom={view.zoom} onZoom={zoom} />}
       <main class={`views view-${view.view}`}>

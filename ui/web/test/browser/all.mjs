@@ -1,4 +1,5 @@
 // Drives the page in a real Chromium against the mock server. usage: npm run test:browser [name part]
+import { readFile } from "node:fs/promises";
 import assert from "node:assert/strict";
 import { startMock } from "../../dev/mock.mjs";
 import { HOT, HOT_SHARE } from "../../dev/synthetic.mjs";
@@ -336,6 +337,28 @@ test("a sandwich shows a function's callers and callees, and a click takes anoth
   assert.equal((await side("callers")).root, HOT);
 });
 
+test("the page is saved as collapsed stacks, as a picture, as pprof", async ({ page, base }) => {
+  await page.goto(base);
+  await waitState(page, "ready");
+  const saved = async (what) => {
+    await page.click("[data-testid=save]");
+    const [file] = await Promise.all([page.waitForEvent("download"), page.click(`.save-menu >> text=${what}`)]);
+    return [file.suggestedFilename(), await readFile(await file.path())];
+  };
+  const [name, stacks] = await saved("Collapsed");
+  const values = stacks.toString().trimEnd().split("\n").map((line) => /^(.+) (\d+)$/.exec(line));
+  assert.equal(name, "profile.collapsed.txt");
+  const total = await page.evaluate(() => document.querySelector(".flame").flameGraph.layout.total[0]);
+  assert.equal(values.reduce((sum, [, , value]) => sum + Number(value), 0), total);
+  assert.ok(values.some(([, path]) => path.split(";").includes(HOT)));
+  const [pictureName, picture] = await saved("Picture");
+  assert.deepEqual([pictureName, picture.subarray(1, 4).toString()], ["profile.png", "PNG"]);
+  const width = await page.evaluate(() => document.querySelector(".flame-canvas").width);
+  assert.equal(picture.readUInt32BE(16), width);
+  await page.click("[data-testid=save]");
+  assert.match(await page.locator(".save-menu a").getAttribute("href"), /\/api\/v1\/pprof\?/);
+});
+
 test("a live page refreshes and keeps zoom, focus and search", async ({ page, base, mock }) => {
   await page.goto(`${base}?view=icicle&zoom=checkout::pricing::total&search=tax`);
   await waitState(page, "ready");
@@ -443,6 +466,9 @@ for (const scheme of ["light", "dark"]) {
     await waitState(page, "ready");
     await page.click("[data-testid=time]");
     assert.deepEqual(await findings(page), [], "time menu");
+    await page.keyboard.press("Escape");
+    await page.click("[data-testid=save]");
+    assert.deepEqual(await findings(page), [], "save menu");
     await page.keyboard.press("Escape");
     await page.getByRole("combobox", { name: "Select by labels" }).focus();
     await page.waitForSelector("[role=option]");
