@@ -8,8 +8,8 @@ char licence[] SECTION("license") = "Dual MIT/GPL";
 static always_inline u32 pid_of(struct task_struct *task)
 {
 	if (!pid_level)
-		return task->pid;
-	struct pid *pid = task->thread_pid;
+		return READ_KERNEL(task, pid);
+	struct pid *pid = READ_KERNEL(task, thread_pid);
 	u32 nr = 0;
 	if (pid && pid_level < 32)
 		bpf_probe_read_kernel(&nr, 4, (u8 *)&pid->numbers[0].nr + pid_level * 16);
@@ -97,19 +97,15 @@ static always_inline int send_user_stack(struct scratch *s)
 	return send_stack(&s->user, s->user.hash, STACK_HEADER + frames * 8);
 }
 
-struct kernel_hash {
-	u32 what;
-	u32 frames;
-	u64 hash;
-};
-
-static long mix_kernel_frame(u32 index, struct kernel_hash *state)
+global_function u64 kernel_hash(u32 what, u32 frames)
 {
-	struct scratch *s = scratch_of(state->what);
-	if (!s || index >= KERNEL_FRAMES)
-		return 1;
-	state->hash = mixed(state->hash, s->kernel.at[index]);
-	return 0;
+	struct scratch *s = scratch_of(what);
+	u64 hash = 0x13198a2e03707344ULL;
+	if (!s)
+		return 0;
+	for (u32 index = 0; index < KERNEL_FRAMES && index < frames; index++)
+		hash = mixed(hash, s->kernel.at[index]);
+	return hash;
 }
 
 // The kernel's part of the stack, into the state; returns its hash, 0 when there is none.
@@ -118,15 +114,13 @@ static always_inline u64 kernel_stack(struct scratch *s, void *context, u32 what
 	long bytes = bpf_get_stack(context, s->kernel.at, sizeof(s->kernel.at), 0);
 	if (bytes <= 0)
 		return 0;
-	struct kernel_hash state = {what, (u32)bytes / 8, 0x13198a2e03707344ULL};
-	bpf_loop(state.frames, mix_kernel_frame, &state, 0);
-	u32 frames = state.frames;
+	u32 frames = (u32)bytes / 8;
 	s->kernel.kind = RECORD_KERNEL_STACK;
 	s->kernel.frames = frames;
-	s->kernel.hash = state.hash;
+	s->kernel.hash = kernel_hash(what, frames);
 	s->kernel.pid = 0;
 	s->kernel.end = ROOT;
-	return frames > KERNEL_FRAMES ? 0 : state.hash;
+	return frames > KERNEL_FRAMES ? 0 : s->kernel.hash;
 }
 
 static always_inline int send_kernel_stack(struct scratch *s)
@@ -169,6 +163,26 @@ static always_inline struct control *controls(void)
 	return bpf_map_lookup_elem(&control, &zero);
 }
 
+// What the kernel saved of the current task at its entry.
+static always_inline void saved_registers(struct raw_record *raw, struct task_struct *task)
+{
+	if (KERNEL_HAS(task_pt_regs)) {
+		struct pt_regs *saved = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+		raw->ip = saved->ip;
+		raw->sp = saved->sp;
+		raw->bp = saved->bp;
+		raw->bx = saved->bx;
+		raw->call = saved->orig_ax;
+		return;
+	}
+	struct pt_regs *saved = READ_KERNEL(task, stack) + THREAD_SIZE - sizeof(*saved);
+	raw->ip = READ_KERNEL(saved, ip);
+	raw->sp = READ_KERNEL(saved, sp);
+	raw->bp = READ_KERNEL(saved, bp);
+	raw->bx = READ_KERNEL(saved, bx);
+	raw->call = READ_KERNEL(saved, orig_ax);
+}
+
 // Registers as they were in user space: those of the tick, or those that the kernel saved at its
 // entry. Of a system call the saved address is behind the instruction, as of a call.
 // Says whether user space was interrupted.
@@ -179,15 +193,12 @@ static always_inline int take_registers(struct raw_record *raw, struct pt_regs *
 		raw->sp = now->sp;
 		raw->bp = now->bp;
 		raw->bx = now->bx;
+		raw->call = -1;
 		raw->exact = 1;
 		return 1;
 	}
-	struct pt_regs *saved = (struct pt_regs *)bpf_task_pt_regs(task);
-	raw->ip = saved->ip;
-	raw->sp = saved->sp;
-	raw->bp = saved->bp;
-	raw->bx = saved->bx;
-	raw->exact = (s64)saved->orig_ax < 0;
+	saved_registers(raw, task);
+	raw->exact = raw->call < 0;
 	return 0;
 }
 
@@ -234,7 +245,7 @@ static always_inline u32 stacks(struct scratch *s, struct key *key, struct pt_re
 {
 	u32 end = NO_USER;
 	int in_user = 0;
-	if (!(task->flags & PF_KTHREAD)) {
+	if (!(READ_KERNEL(task, flags) & PF_KTHREAD)) {
 		in_user = take_registers(&s->raw, now, task);
 		end = user_stack(s, key);
 	}
@@ -290,8 +301,8 @@ SECTION("perf_event")
 int on_tick(struct bpf_perf_event_data *context)
 {
 	add(TICKS, 1);
-	struct task_struct *task = bpf_get_current_task_btf();
-	if (!task->pid && !with_idle) {
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	if (!with_idle && !READ_KERNEL(task, pid)) {
 		add(TICKS_IDLE, 1);
 		return 0;
 	}
@@ -302,7 +313,7 @@ int on_tick(struct bpf_perf_event_data *context)
 		return 0;
 	}
 	struct key key = {0};
-	key.pid = pid_of(task->group_leader);
+	key.pid = pid_of(READ_KERNEL(task, group_leader));
 	if (only_pid && key.pid != only_pid) {
 		add(TICKS_OTHER_PROCESS, 1);
 		return 0;
@@ -351,17 +362,23 @@ static always_inline void begins_waiting(struct task_struct *task, u64 now, stru
 		key->tid = pid_of(task);
 	key->what = OFF_CPU;
 	s->window = c->window;
-	struct pt_regs *saved = (struct pt_regs *)bpf_task_pt_regs(task);
-	if ((s64)saved->orig_ax >= 0)
-		key->wait = saved->orig_ax + 1;
 	stacks(s, key, 0, context, task);
+	if (s->raw.call >= 0)
+		key->wait = s->raw.call + 1;
 	send_stacks(s, key);
 	u32 thread = task->pid;
 	if (bpf_map_update_elem(&waits, &thread, &waiting, ANY))
 		add(LOST_SWITCHES_FULL, 1);
 }
 
-// (bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+// Newer kernels say so in an argument too; another CPU that wakes the task changes this, but not to running.
+static always_inline int goes_to_wait(struct task_struct *task)
+{
+	struct task_struct___before_5_14 *old = (void *)task;
+	return HAS_FIELD(task->__state) ? task->__state != 0 : old->state != 0;
+}
+
+// (bool preempt, struct task_struct *prev, struct task_struct *next, …)
 SECTION("tp_btf/sched_switch")
 int on_switch(u64 *context)
 {
@@ -374,7 +391,7 @@ int on_switch(u64 *context)
 	add(SWITCHES, 1);
 	ends_waiting(after, now, c);
 	// A task that could go on running was only pushed off its CPU.
-	if (!(context[0] & 1) && (u32)context[3])
+	if (!(context[0] & 1) && goes_to_wait(before))
 		begins_waiting(before, now, c, context);
 	return 0;
 }

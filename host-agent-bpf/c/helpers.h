@@ -40,13 +40,48 @@ static long (*bpf_get_stack)(void *ctx, void *out, u32 size, u64 flags) = (void 
 static long (*bpf_probe_read_user)(void *out, u32 size, const void *from) = (void *)112;
 static long (*bpf_probe_read_kernel)(void *out, u32 size, const void *from) = (void *)113;
 static long (*bpf_ringbuf_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
+static u64 (*bpf_get_current_task)(void) = (void *)35;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 static long (*bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
-static long (*bpf_loop)(u32 count, void *callback, void *context, u64 flags) = (void *)181;
+
+// Helpers that came after the oldest kernel that the programs run on. The loader puts in whether the kernel's own list
+// has them; the verifier never looks at the branch that is not taken.
+enum bpf_func_id {
+	BPF_FUNC_task_pt_regs = 175,
+};
+#define KERNEL_HAS(helper) __builtin_preserve_enum_value(*(enum bpf_func_id *)BPF_FUNC_##helper, 0)
+// Whether this kernel's struct has the field, whatever its offset.
+#define HAS_FIELD(value) __builtin_preserve_field_info(value, 2)
 #else
 #define SECTION(name)
 #include "host.h"
 #endif
+
+// A field of a kernel's struct that only its address is known of.
+#define READ_KERNEL(from, field) \
+	({ \
+		typeof((from)->field) value = 0; \
+		bpf_probe_read_kernel(&value, sizeof(value), &(from)->field); \
+		value; \
+	})
+
+// `name(what)`: calls `one(what)` until it says that it is enough, `most` times (a multiple of 64) at most. Both are global
+// functions: their bodies are verified once, not once a turn, and the loops cost the verifier some hundred instructions.
+#define TURNS 64
+#define REPEATED(name, one, most) \
+	global_function u32 name##_some(u32 what) \
+	{ \
+		for (u32 turn = 0; turn < TURNS; turn++) \
+			if (one(what)) \
+				return 1; \
+		return 0; \
+	} \
+	static always_inline void name(u32 what) \
+	{ \
+		for (u32 turn = 0; turn < (most) / TURNS; turn++) \
+			if (name##_some(what)) \
+				return; \
+	}
 
 #define barrier() asm volatile("" : : : "memory")
 // The compiler may neither see through a value that passes here nor turn masks back into branches.

@@ -10,5 +10,5 @@ u32 bpf_get_smp_processor_id(void);
 long bpf_map_update_elem(void *map, const void *key, const void *value, u64 flags);
 long bpf_map_delete_elem(void *map, const void *key);
 long bpf_probe_read_user(void *out, u32 size, const void *from);
-struct task_struct *bpf_get_current_task_btf(void);
-long bpf_loop(u32 count, long (*callback)(u32, u32 *), void *context, u64 flags);
+long bpf_probe_read_kernel(void *out, u32 size, const void *from);
+u64 bpf_get_current_task(void);

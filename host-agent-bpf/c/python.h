@@ -76,9 +76,9 @@ static always_inline void begin_runtime(struct scratch *s, u32 pid, u32 what)
 }
 
 // All threads of all interpreters; 1 stops.
-static long next_thread(u32 index, u32 *what)
+global_function u32 next_thread(u32 what)
 {
-	struct interpreted *in = interpreted_of(*what);
+	struct interpreted *in = interpreted_of(what);
 	u64 id;
 	if (!in)
 		return 1;
@@ -94,6 +94,8 @@ static long next_thread(u32 index, u32 *what)
 	return id == in->self || read_word(in->thread + in->at.thread_next, &in->thread);
 }
 
+REPEATED(threads, next_thread, MOST_THREADS)
+
 static always_inline int is_own(struct interpreted *in, u64 thread)
 {
 	u64 id;
@@ -104,10 +106,10 @@ static always_inline int is_own(struct interpreted *in, u64 thread)
 // and is right in every pid namespace and after fork.
 static always_inline int find_thread(struct interpreted *in, u32 what)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	u32 number = task->pid;
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	u32 number = READ_KERNEL(task, pid);
 	u64 *known = bpf_map_lookup_elem(&states, &number);
-	in->self = task->thread.fsbase;
+	in->self = READ_KERNEL(task, thread.fsbase);
 	if (known && is_own(in, *known)) {
 		in->thread = *known;
 		return 1;
@@ -115,7 +117,7 @@ static always_inline int find_thread(struct interpreted *in, u32 what)
 	in->thread = 0;
 	if (read_word(in->at.interpreters, &in->interpreter))
 		return 0;
-	bpf_loop(MOST_THREADS, next_thread, &what, 0);
+	threads(what);
 	u64 thread = in->thread;
 	if (!is_own(in, thread))
 		return 0;
@@ -179,10 +181,10 @@ static always_inline long end_section(struct scratch *s, struct interpreted *in,
 }
 
 // A frame of the chain; 1 stops.
-static long next_frame(u32 index, u32 *what)
+global_function u32 next_frame(u32 what)
 {
-	struct scratch *s = scratch_of(*what);
-	struct interpreted *in = interpreted_of(*what);
+	struct scratch *s = scratch_of(what);
+	struct interpreted *in = interpreted_of(what);
 	if (!s || !in)
 		return 1;
 	u64 frame = in->frame, run = in->run;
@@ -206,6 +208,8 @@ static long next_frame(u32 index, u32 *what)
 	return end_section(s, in, run);
 }
 
+REPEATED(frames, next_frame, MOST_INTERPRETED)
+
 // Puts in what the loop executes whose native frame lies from `below` to the stack pointer of its caller.
 global_function u32 interpreted_frames(u32 what, u64 below, u32 to_the_end)
 {
@@ -222,6 +226,6 @@ global_function u32 interpreted_frames(u32 what, u64 below, u32 to_the_end)
 	if (in->at.runs == RUNS_HAVE_MARKS && in->run >= in->above)
 		return 0;
 	begin_section(s, in);
-	bpf_loop(MOST_INTERPRETED, next_frame, &what, 0);
+	frames(what);
 	return 0;
 }

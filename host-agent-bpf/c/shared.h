@@ -142,6 +142,7 @@ struct raw_record {
 	struct key key;
 	u64 time_ns;
 	u64 ip, sp, bp, bx;
+	s64 call; // number of the system call; below 0: none
 	u64 duration_ns;
 	u32 exact;
 	u32 end; // what the walk in the kernel lacked

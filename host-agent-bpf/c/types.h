@@ -56,11 +56,22 @@ struct task_struct {
 	u32 flags;
 	int pid;
 	int tgid;
+	unsigned int __state;
+	void *stack;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
 	struct thread_struct thread;
 } RELOCATED;
+
+// Before 5.14.
+struct task_struct___before_5_14 {
+	long state;
+} RELOCATED;
+
+// arch/x86/include/asm/page_64_types.h, without KASAN. At the end of a task's stack are the registers that the kernel's
+// entry saved; newer kernels may leave some bytes behind them, and have a helper that knows.
+#define THREAD_SIZE (4 << 12)
 
 // include/linux/sched.h: this task never had a user stack.
 #define PF_KTHREAD 0x00200000

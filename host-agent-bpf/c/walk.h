@@ -230,10 +230,10 @@ static always_inline u32 apply(struct scratch *s, const struct found *found)
 	return by_rule(s, rule);
 }
 
-// One frame; what it returns is what `bpf_loop` wants: 1 stops.
-static long step(u32 index, u32 *what)
+// One frame; 1 stops.
+global_function u32 step(u32 what)
 {
-	struct scratch *s = scratch_of(*what);
+	struct scratch *s = scratch_of(what);
 	if (!s)
 		return 1;
 	u64 pc = s->ip - !s->exact, below = s->sp;
@@ -250,10 +250,12 @@ static long step(u32 index, u32 *what)
 	if (end == WALKING)
 		end = apply(s, &found);
 	if (pc - s->loop_start < s->loop_size)
-		interpreted_frames(*what, below, 0);
+		interpreted_frames(what, below, 0);
 	s->user.end = end;
 	return end != WALKING;
 }
+
+REPEATED(steps, step, MAX_WALK)
 
 // Walks from the registers in the state; the stack, its hash and why it ended are there afterwards.
 static always_inline void walk(struct scratch *s, u32 what)
@@ -265,7 +267,7 @@ static always_inline void walk(struct scratch *s, u32 what)
 	s->user.frames = 0;
 	s->user.hash = 0x243f6a8885a308d3ULL;
 	s->user.end = WALKING;
-	bpf_loop(MAX_WALK, step, &what, 0);
+	steps(what);
 	if (s->user.end == WALKING)
 		s->user.end = TRUNCATED;
 	if (s->user.end != ROOT && s->loop_size)

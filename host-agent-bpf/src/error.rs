@@ -6,7 +6,8 @@ use std::io;
 pub enum Error {
     /// The object was refused: by aya before the kernel saw it, or when its maps were made.
     #[error(
-        "loading the BPF object: {0}; it needs CAP_BPF and CAP_PERFMON, and a kernel with BTF from 5.17 on"
+        "loading the BPF object: {0}; it needs CAP_BPF and CAP_PERFMON, a kernel with BTF from 5.10 on, and before 5.11 \
+         `ulimit -l unlimited`"
     )]
     Load(#[from] aya::EbpfError),
     /// The kernel refused a program.

@@ -160,6 +160,7 @@ pub struct RawHeader {
     pub sp: u64,
     pub bp: u64,
     pub bx: u64,
+    pub call: i64,
     pub duration_ns: u64,
     pub exact: u32,
     pub end: u32,

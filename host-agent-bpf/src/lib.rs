@@ -143,7 +143,7 @@ impl Engine {
     /// Has the kernel verify the programs and makes their maps. Nothing is sampled before [`Engine::attach`].
     ///
     /// # Errors
-    /// When the kernel refuses: without CAP_BPF and CAP_PERFMON, without BTF, before 5.17.
+    /// When the kernel refuses: without CAP_BPF and CAP_PERFMON, without BTF, before 5.10.
     pub fn load(options: &Options) -> Result<Engine, Error> {
         let loaded = load::Loaded::new(options)?;
         Ok(Engine {

@@ -1,7 +1,6 @@
 //! From the object to attached programs.
 
-use crate::layout;
-use crate::{Error, Options};
+use crate::{Error, Options, layout, sys};
 use aya::maps::{Map, MapData, RingBuf};
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::{BtfTracePoint, PerfEvent};
@@ -33,6 +32,8 @@ pub struct Loaded {
 impl Loaded {
     /// Verifies and loads; nothing runs before [`Loaded::attach`].
     pub fn new(options: &Options) -> Result<Loaded, Error> {
+        // Before all else: aya makes maps to find out what the kernel can.
+        sys::raise_locked_memory();
         let btf = Btf::from_sys_fs()?;
         let mut ebpf = load_object(options, &btf)?;
         let loaded = Loaded {

@@ -50,6 +50,18 @@ struct Batch {
     flags: u64,
 }
 
+/// Before 5.11 the memory of maps and programs is held against RLIMIT_MEMLOCK, 64 KiB where nobody raised it; since then
+/// against the control group, and the limit does not matter. So nothing is said when it stays as it is: where it matters,
+/// making the maps fails.
+pub fn raise_locked_memory() {
+    let all = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: reads a struct of ours.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &all) };
+}
+
 fn bpf<T>(command: u32, attr: &mut T) -> io::Result<libc::c_long> {
     // SAFETY: `attr` is a prefix of `union bpf_attr` of exactly the size that is stated; callers vouch for the pointers
     // that it holds.

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Running, code_of, skip, tell};
+use common::{Running, code_of, is_emulated, skip, tell};
 use pilotlight_agent_bpf::{Drained, Engine, Options};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ fn sample(pid: u32, options: &Options, enough: u64) -> Drained {
 
 fn fast() -> Options {
     Options {
-        frequency_hz: 497,
+        frequency_hz: frequency_hz(),
         ..Options::default()
     }
 }
@@ -95,6 +95,21 @@ fn every_kind_of_code_is_walked_to_the_root() {
         drained.raw.len()
     );
     println!("{:?}", drained.counters);
+    let vdso = code_of(victim.pid())
+        .into_iter()
+        .find(|code| code.path == "[vdso]");
+    let vdso = vdso.map_or(0..0, |code| code.mapping.start..code.mapping.end);
+    let unknown = drained
+        .raw
+        .iter()
+        .filter(|raw| vdso.contains(&raw.registers.ip))
+        .count();
+    // A handler may have interrupted the library that came after the mappings were read.
+    assert!(
+        unknown <= 2,
+        "{unknown} samples in the vDSO, which has a mapping"
+    );
+    println!("KERNEL-FIGURE roots {}", percent(reached, all));
     assert!(
         reached * 1000 >= all * 995,
         "{reached} of {all}: {roots:x?}"
@@ -104,9 +119,21 @@ fn every_kind_of_code_is_walked_to_the_root() {
         "{} raw of {all}",
         drained.raw.len()
     );
-    // The recursion is about a twelfth of the samples.
-    assert!(deep * 50 > all, "{deep} of {all} are deep");
+    // The recursion is about a twelfth of the samples, of an emulator's less.
+    assert!(
+        deep * if is_emulated() { 200 } else { 50 } > all,
+        "{deep} of {all} are deep"
+    );
     assert_eq!(drained.without_stack, 0);
+}
+
+/// Where a CPU is emulated (`cargo xtask kernels`), its clock cannot be read so often.
+fn frequency_hz() -> u32 {
+    if is_emulated() { 49 } else { 497 }
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
 fn entry_address(pid: u32) -> u64 {
@@ -141,13 +168,15 @@ fn every_tick_is_accounted_for() {
     let drained = engine.drain().expect("drains");
     let seconds = started.elapsed().as_secs_f64();
     let cpus = std::thread::available_parallelism().expect("counted").get() as f64;
-    let expected = 497.0 * seconds * cpus;
+    let expected = f64::from(frequency_hz()) * seconds * cpus;
     let ticks = drained.counter("ticks");
     println!(
         "{ticks} ticks, {expected:.0} expected, {:?}",
         drained.counters
     );
-    assert!(ticks as f64 > expected * 0.95, "{ticks} of {expected:.0}");
+    println!("KERNEL-FIGURE ticks {}", percent(ticks, expected as u64));
+    let least = if is_emulated() { 0.85 } else { 0.95 };
+    assert!(ticks as f64 > expected * least, "{ticks} of {expected:.0}");
     let parts = [
         "idle",
         "counted",
@@ -209,7 +238,15 @@ fn the_verifier_has_little_to_do() {
         return;
     }
     let engine = Engine::load(&Options::default()).expect("loads");
-    for figures in engine.programs() {
+    let programs = engine.programs();
+    let sum: u32 = programs.iter().map(|p| p.verified_instructions).sum();
+    // Kernels before 5.16 do not tell.
+    let verified = match sum {
+        0 => "?".to_owned(),
+        sum => sum.to_string(),
+    };
+    println!("KERNEL-FIGURE verified {verified}");
+    for figures in programs {
         println!("{figures:?}");
         // 1,000,000 is what the kernel allows.
         assert!(figures.verified_instructions < 20_000, "{figures:?}");

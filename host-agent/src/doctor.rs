@@ -29,11 +29,13 @@ struct Facts {
     opens_map_files: bool,
     root_namespace: bool,
     kernel: (u32, u32),
+    locks_memory: bool,
 }
 
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
+const CAP_SYS_RESOURCE: u32 = 24;
 const CAP_SYSLOG: u32 = 34;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
@@ -77,6 +79,7 @@ impl Facts {
             opens_map_files: opens_map_files(),
             root_namespace: is_root_namespace(),
             kernel: (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)),
+            locks_memory: locks_memory(),
         }
     }
 
@@ -93,6 +96,17 @@ fn opens_map_files() -> bool {
     file.is_some_and(|m| {
         std::fs::File::open(format!("/proc/self/map_files/{:x}-{:x}", m.start, m.end)).is_ok()
     })
+}
+
+/// Memory without limit may be locked; the agent raises the limit itself where it may.
+fn locks_memory() -> bool {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: fills a struct of ours.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } != 0;
+    !failed && limit.rlim_max == libc::RLIM_INFINITY
 }
 
 /// The first pid namespace has a fixed number (`PROC_PID_INIT_INO`).
@@ -133,8 +147,8 @@ fn judge(facts: &Facts) -> Vec<Check> {
             "setcap cap_bpf,cap_perfmon=ep ./pilotlight",
         ),
         check(
-            "kernel 5.17 or newer with BTF",
-            facts.has_btf && facts.kernel >= (5, 17),
+            "kernel 5.10 or newer with BTF",
+            facts.has_btf && facts.kernel >= (5, 10),
             format!(
                 "{}.{}, BTF: {}",
                 facts.kernel.0,
@@ -143,6 +157,18 @@ fn judge(facts: &Facts) -> Vec<Check> {
             ),
             "no sampling by BPF; perf events are used instead",
             "a kernel built with CONFIG_DEBUG_INFO_BTF=y",
+        ),
+        check(
+            "locked memory",
+            facts.kernel >= (5, 11) || facts.locks_memory || facts.may(CAP_SYS_RESOURCE),
+            match facts.kernel >= (5, 11) {
+                true => "counts from 5.11 on to the control group",
+                false if facts.locks_memory => "not limited",
+                false => "limited (before 5.11 maps count to it)",
+            }
+            .to_owned(),
+            "no sampling by BPF; perf events are used instead",
+            "ulimit -l unlimited   (systemd: LimitMEMLOCK=infinity; or CAP_SYS_RESOURCE)",
         ),
         check(
             "lockdown",
@@ -219,6 +245,7 @@ mod tests {
             opens_map_files: true,
             root_namespace: true,
             kernel: (6, 1),
+            locks_memory: false,
         }
     }
 
@@ -238,13 +265,23 @@ mod tests {
         );
         let locked = Facts {
             lockdown: "confidentiality".to_owned(),
-            kernel: (5, 10),
+            kernel: (5, 4),
             ..all()
         };
         assert_eq!(
             missing(&locked),
-            ["kernel 5.17 or newer with BTF", "lockdown"]
+            ["kernel 5.10 or newer with BTF", "locked memory", "lockdown"]
         );
+        let old = Facts {
+            kernel: (5, 10),
+            ..all()
+        };
+        assert_eq!(missing(&old), ["locked memory"]);
+        let raised = Facts {
+            locks_memory: true,
+            ..old
+        };
+        assert_eq!(missing(&raised), [""; 0]);
         let container = Facts {
             root_namespace: false,
             sees_kernel_addresses: false,
@@ -263,6 +300,6 @@ mod tests {
 
     #[test]
     fn this_host_is_looked_at() {
-        assert_eq!(checks().len(), 9);
+        assert_eq!(checks().len(), 10);
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! Map: [`tools`] finds and installs what the tests need, [`runner`] builds and runs every test in a
 //! process of its own under a watchdog, [`elsewhere`] those for other targets, [`budget`] holds the
-//! SDK's dependency budget, [`bpf`] builds and compares the agent's BPF objects, [`generated`] compares built files with their sources, [`steps`] runs a
+//! SDK's dependency budget, [`bpf`] builds and compares the agent's BPF objects, [`kernels`] runs them on
+//! other kernels, [`generated`] compares built files with their sources, [`steps`] runs a
 //! command and says what failed.
 
 mod bpf;
 mod budget;
 mod elsewhere;
 mod generated;
+mod kernels;
 mod runner;
 mod steps;
 mod tools;
@@ -23,6 +25,7 @@ usage: cargo xtask COMMAND
   bench PART [ARGS]   figures beside the peers: profile, unwind, sdk, storm, server, store, symbolize, ui, agent, build
   ui                  rebuild ui/dist from ui/web
   bpf                 rebuild host-agent-bpf/objects from its C sources (clang-19)
+  kernels [VMLINUZ…]  the agent's BPF programs on other kernels, in qemu
   fuzz [SECONDS]      every fuzz target for SECONDS (default 60)
   miri                unit tests of the SDK's unsafe code under miri, which sees undefined behaviour
   deps-budget         the SDK's default dependency tree against its budget
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         "bench" => bench(rest),
         "ui" => generated::build_ui(),
         "bpf" => bpf::build(),
+        "kernels" => kernels::run(rest),
         "fuzz" => fuzz(rest.first().map_or("60", String::as_str)),
         "miri" => miri(),
         "deps-budget" => budget::check(),

@@ -139,6 +139,11 @@ fn bias(module: &Module, start: u64, offset: u64) -> Option<u64> {
     )
 }
 
+/// In a CPU that is emulated (`cargo xtask kernels`) everything takes long, the way into a wait too.
+pub fn is_emulated() -> bool {
+    std::env::var_os("PILOTLIGHT_EMULATED").is_some()
+}
+
 /// Why BPF cannot be tested here; tests of root never skip.
 pub fn skip() -> bool {
     // SAFETY: no preconditions.

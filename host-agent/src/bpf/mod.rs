@@ -71,7 +71,7 @@ impl BpfSampler {
     /// Loads the programs and starts sampling all CPUs.
     ///
     /// # Errors
-    /// When the kernel refuses: without CAP_BPF and CAP_PERFMON, before 5.17, without BTF.
+    /// When the kernel refuses: without CAP_BPF and CAP_PERFMON, before 5.10, without BTF.
     pub fn start(options: &SamplerOptions, processes: Arc<Processes>) -> Result<BpfSampler, Error> {
         let mut engine = load(options)?;
         // What happens from now on is told; what was before is read once.
