@@ -282,9 +282,7 @@ impl Tables {
         image: u32,
         mappings: &[Mapping],
     ) -> Result<bool, Error> {
-        let most = (SHARD_WORDS / MAPPING_WORDS - 1) as usize;
-        let mut sorted: Vec<Mapping> = mappings.iter().take(most).copied().collect();
-        sorted.sort_by_key(|mapping| mapping.start);
+        let sorted = in_order(mappings);
         let words: Vec<u32> = sorted.iter().flat_map(mapping_words).collect();
         let Some(piece) = self.take(words.len())? else {
             return Ok(false);
@@ -419,6 +417,16 @@ pub fn directory_entry(first: u32, rows: &[Row]) -> [u32; DIRECTORY_WORDS] {
     entry
 }
 
+/// As the programs search them: by their starts, as many as fit, and of user space alone. A search compares by the sign of a
+/// difference, and `[vsyscall]` lies so far up that everything would be above it; no task is ever sampled in there.
+fn in_order(mappings: &[Mapping]) -> Vec<Mapping> {
+    let most = (SHARD_WORDS / MAPPING_WORDS - 1) as usize;
+    let of_user_space = mappings.iter().filter(|mapping| mapping.end >> 63 == 0);
+    let mut sorted: Vec<Mapping> = of_user_space.take(most).copied().collect();
+    sorted.sort_by_key(|mapping| mapping.start);
+    sorted
+}
+
 fn mapping_words(mapping: &Mapping) -> [u32; MAPPING_WORDS as usize] {
     let halves = |n: u64| [n as u32, (n >> 32) as u32];
     let [a, b] = halves(mapping.start);
@@ -430,6 +438,19 @@ fn mapping_words(mapping: &Mapping) -> [u32; MAPPING_WORDS as usize] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_are_in_order_and_end_before_the_vsyscall_page() {
+        let at = |start: u64| Mapping {
+            start,
+            end: start + 0x1000,
+            image_base: 0,
+            file: None,
+        };
+        let vsyscall = at(0xffff_ffff_ff60_0000);
+        let (vdso, program) = (at(0x7ffd_1935_2000), at(0x55ff_e24e_b000));
+        assert_eq!(in_order(&[vdso, program, vsyscall]), [program, vdso]);
+    }
 
     #[test]
     fn an_entry_knows_the_row_in_force_at_each_part_of_its_page() {
