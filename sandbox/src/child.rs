@@ -17,6 +17,8 @@ use std::time::Duration;
 pub(crate) const LIMITS: &str = "PILOTLIGHT_PARSE_LIMITS";
 /// Set when the headers alone are asked for.
 pub(crate) const INSPECT: &str = "PILOTLIGHT_PARSE_INSPECT";
+/// Path of the file that the object shares DWARF with.
+pub(crate) const SUPPLEMENTARY: &str = "PILOTLIGHT_PARSE_SUPPLEMENTARY";
 
 /// All of a child: call it first thing in `main`, before there are threads. Reads an object from
 /// standard input, writes its table to standard output and a report to standard error.
@@ -42,10 +44,10 @@ fn run() -> Result<String, String> {
     let (object, table) = unsafe { (File::from_raw_fd(0), File::from_raw_fd(1)) };
     let (object, mut table) = (ManuallyDrop::new(object), ManuallyDrop::new(table));
     let file_bytes = object.metadata().map_err(|e| e.to_string())?.len();
-    // SAFETY: the file may change under the map: a reader of it can then see other bytes or get
-    // SIGBUS. Every byte is hostile anyway, and a signal ends a child.
-    let map = unsafe { memmap2::Mmap::map(&*object) }.map_err(|e| e.to_string())?;
-    let map = Arc::new(map);
+    let map = Arc::new(map(&object)?);
+    let shared = std::env::var_os(SUPPLEMENTARY)
+        .map(map_shared)
+        .transpose()?;
     leave_the_rest(&limits, file_bytes)?;
     let landlock = filter::leave_file_system();
     filter::enter()?;
@@ -55,12 +57,30 @@ fn run() -> Result<String, String> {
     let build_limits = tables::Limits {
         table_bytes: limits.table_bytes,
         inflated_bytes: limits.memory_bytes / 2,
-        relief: Some(relief(Arc::clone(&map))),
+        relief: Some(relief(
+            std::iter::once(&map).chain(&shared).cloned().collect(),
+        )),
+    };
+    let sources = Sources {
+        supplementary: shared.as_ref().map(|map| &***map),
+        ..Sources::of(&map)
     };
     let mut out = BufWriter::with_capacity(1 << 16, &mut *table);
-    let report = build(&Sources::of(&map), &build_limits, &mut out).map_err(|e| e.to_string())?;
+    let report = build(&sources, &build_limits, &mut out).map_err(|e| e.to_string())?;
     out.flush().map_err(|e| e.to_string())?;
     Ok(Report::of(&report, landlock).text())
+}
+
+fn map(file: &File) -> Result<memmap2::Mmap, String> {
+    // SAFETY: the file may change under the map: a reader of it can then see other bytes or get
+    // SIGBUS. Every byte is hostile anyway, and a signal ends a child.
+    unsafe { memmap2::Mmap::map(file) }.map_err(|e| e.to_string())
+}
+
+fn map_shared(path: std::ffi::OsString) -> Result<Arc<memmap2::Mmap>, String> {
+    let said = |e| format!("the file that it shares DWARF with: {e}");
+    let file = File::open(path).map_err(|e| said(e.to_string()))?;
+    map(&file).map(Arc::new).map_err(said)
 }
 
 /// The mapped file as bytes with an owner.
@@ -74,12 +94,14 @@ impl std::ops::Deref for Shared {
     }
 }
 
-/// Pages of the file that were read, given back.
-fn relief(map: Arc<memmap2::Mmap>) -> Box<dyn Fn()> {
+/// Pages of the files that were read, given back.
+fn relief(maps: Vec<Arc<memmap2::Mmap>>) -> Box<dyn Fn()> {
     Box::new(move || {
-        // SAFETY: a read-only map of a file: pages that are dropped come back from the file when
-        // they are read again.
-        let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        for map in &maps {
+            // SAFETY: a read-only map of a file: pages that are dropped come back from the file
+            // when they are read again.
+            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
     })
 }
 

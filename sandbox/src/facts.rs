@@ -8,6 +8,9 @@ const MAX_SEGMENTS: usize = 256;
 /// Bytes of an honest id are 20; Go's text has 83.
 const MAX_ID_BYTES: usize = 512;
 
+/// A path of an honest file is short.
+const MAX_PATH_BYTES: usize = 4096;
+
 /// What a file says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -21,6 +24,8 @@ pub struct Facts {
     pub quality: u8,
     /// Loadable segments.
     pub segments: Vec<Segment>,
+    /// Path and build id of the file that it shares DWARF with.
+    pub supplementary: Option<(String, Vec<u8>)>,
 }
 
 impl Facts {
@@ -40,6 +45,7 @@ impl Facts {
             htlhash: found.htlhash.to_vec(),
             quality: found.quality.rank(),
             segments: object.segments().to_vec(),
+            supplementary: found.supplementary,
         };
         facts.checked()
     }
@@ -53,8 +59,13 @@ impl Facts {
         }
         let gnu = self.gnu_build_id.as_ref().map_or(0, Vec::len);
         let go = self.go_build_id.as_ref().map_or(0, String::len);
-        if gnu.max(go) > MAX_ID_BYTES {
+        let other = self.supplementary.as_ref();
+        let shared = other.map_or(0, |(_, id)| id.len());
+        if gnu.max(go).max(shared) > MAX_ID_BYTES {
             return Err(format!("a build id of more than {MAX_ID_BYTES} bytes"));
+        }
+        if other.is_some_and(|(path, _)| path.len() > MAX_PATH_BYTES) {
+            return Err(format!("a path of more than {MAX_PATH_BYTES} bytes"));
         }
         Ok(self)
     }
@@ -66,6 +77,9 @@ impl Facts {
             if let Some(id) = id {
                 let _ = writeln!(text, "{key} {}", hex(id));
             }
+        }
+        if let Some((path, id)) = &self.supplementary {
+            let _ = writeln!(text, "supplementary {} {}", hex(id), hex(path.as_bytes()));
         }
         for s in &self.segments {
             let _ = writeln!(
@@ -91,6 +105,7 @@ impl Facts {
                 "htlhash" => facts.htlhash = bytes(value).unwrap_or_default(),
                 "gnu" => facts.gnu_build_id = bytes(value),
                 "go" => facts.go_build_id = bytes(value).and_then(|b| String::from_utf8(b).ok()),
+                "supplementary" => facts.supplementary = shared(value),
                 "segment" => facts.segments.extend(segment(value)),
                 _ => {}
             }
@@ -113,6 +128,11 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
         .collect();
     let pairs = digits.filter(|d| d.len() % 2 == 0)?;
     Some(pairs.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+fn shared(text: &str) -> Option<(String, Vec<u8>)> {
+    let (id, path) = text.split_once(' ')?;
+    Some((String::from_utf8(bytes(path)?).ok()?, bytes(id)?))
 }
 
 fn segment(text: &str) -> Option<Segment> {
@@ -140,6 +160,7 @@ mod tests {
         assert_eq!(Facts::parse(&facts.text()), Ok(facts.clone()));
         let go = Facts {
             go_build_id: Some("a b/ü\nx".to_owned()),
+            supplementary: Some(("../.dwz/a ü".to_owned(), vec![1, 2])),
             ..facts
         };
         assert_eq!(Facts::parse(&go.text()), Ok(go));
@@ -152,7 +173,11 @@ mod tests {
         assert!(Facts::parse(&many).unwrap_err().contains("257"));
         let long = format!("htlhash 00\ngnu {}\n", "ab".repeat(513));
         assert!(Facts::parse(&long).is_err());
-        let odd = Facts::parse("htlhash 00\ngnu abc\nsegment 1 x\nquality 999\nx").unwrap();
+        let long = format!("htlhash 00\nsupplementary ab {}\n", "61".repeat(4097));
+        assert!(Facts::parse(&long).is_err());
+        let odd =
+            Facts::parse("htlhash 00\ngnu abc\nsupplementary ab\nsegment 1 x\nquality 999\nx")
+                .unwrap();
         let nothing = Facts {
             htlhash: vec![0],
             ..Facts::default()

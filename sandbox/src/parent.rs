@@ -1,6 +1,6 @@
 //! Starting a child and waiting for it.
 
-use crate::child::{INSPECT, LIMITS};
+use crate::child::{INSPECT, LIMITS, SUPPLEMENTARY};
 use crate::facts::Facts;
 use crate::limits::Limits;
 use crate::report::Report;
@@ -67,6 +67,7 @@ impl Failure {
 pub struct Job {
     object: File,
     table: Option<File>,
+    supplementary: Option<PathBuf>,
     limits: Limits,
     stop: Option<Arc<AtomicBool>>,
 }
@@ -78,6 +79,7 @@ impl Job {
         Job {
             object,
             table: Some(table),
+            supplementary: None,
             limits: Limits::default(),
             stop: None,
         }
@@ -89,9 +91,18 @@ impl Job {
         Job {
             object,
             table: None,
+            supplementary: None,
             limits: Limits::default(),
             stop: None,
         }
+    }
+
+    /// With the file that `object` shares DWARF with ([`Facts::supplementary`]). The child opens it before
+    /// it gives up its rights.
+    #[must_use]
+    pub fn with(mut self, supplementary: PathBuf) -> Job {
+        self.supplementary = Some(supplementary);
+        self
     }
 
     /// Ends the child when `stop` becomes true.
@@ -197,6 +208,10 @@ impl Parser {
             Some(table) => command.stdout(table.try_clone().map_err(failed)?),
             None => command.stdout(Stdio::null()).env(INSPECT, "1"),
         };
+        if let Some(path) = &job.supplementary {
+            // The child stands elsewhere.
+            command.env(SUPPLEMENTARY, std::path::absolute(path).map_err(failed)?);
+        }
         command
             .args(&self.arguments)
             .env(LIMITS, numbers)

@@ -75,6 +75,74 @@ fn a_mapped_table_is_the_same_and_leaves_no_file() {
     assert!(matches!(nowhere, Err(Failure::NoRoom(_))), "{nowhere:?}");
 }
 
+/// Runs a tool; false where it is not installed.
+fn tool(name: &str, arguments: &[&std::ffi::OsStr]) -> bool {
+    let Ok(output) = std::process::Command::new(name).args(arguments).output() else {
+        println!("SKIP: {name} is not installed");
+        return false;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {said}");
+    true
+}
+
+#[test]
+fn a_child_reads_the_file_that_shares_dwarf_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["one", "two"] {
+        let source = at(&format!("{name}.c"));
+        let long = "static inline int a_function_with_a_long_name(int n) { return n * n; }";
+        let text = format!(
+            "{long}\nint main(int n, char **v) {{ return a_function_with_a_long_name(n) + {name}; }}"
+        );
+        std::fs::write(&source, text.replace("one", "1").replace("two", "2")).unwrap();
+        let options = ["-g", "-O2", "-o"].map(std::ffi::OsStr::new);
+        let files = [at(name), source];
+        let arguments = options
+            .into_iter()
+            .chain(files.iter().map(|f| f.as_os_str()));
+        assert!(tool("cc", &arguments.collect::<Vec<_>>()));
+    }
+    let shared = at("shared");
+    let (one, two) = (at("one"), at("two"));
+    let arguments = [
+        "-m".as_ref(),
+        shared.as_os_str(),
+        one.as_os_str(),
+        two.as_os_str(),
+    ];
+    if !tool("dwz", &arguments) {
+        return;
+    }
+    let (object, beside) = (
+        std::fs::read(&one).unwrap(),
+        std::fs::read(&shared).unwrap(),
+    );
+    let facts = parser().inspect(&Job::headers(nameless(&object))).unwrap();
+    let (path, id) = facts.supplementary.unwrap();
+    assert!(path.ends_with("shared"), "{path}");
+    let its = parser().inspect(&Job::headers(nameless(&beside))).unwrap();
+    assert_eq!(its.gnu_build_id, Some(id));
+    let mut ours = Vec::new();
+    let sources = pilotlight_symbolize::tables::Sources {
+        supplementary: Some(&beside),
+        ..pilotlight_symbolize::tables::Sources::of(&object)
+    };
+    pilotlight_symbolize::tables::build(&sources, &Default::default(), &mut ours).unwrap();
+    let open = || File::open(&one).unwrap();
+    let map = |job| parser().map(job, folder.path()).unwrap();
+    let both = map(Job::headers(open()).with(shared));
+    assert!(*both == *ours, "the same bytes");
+    assert!(
+        *map(Job::headers(open())) != *ours,
+        "it needed the other file"
+    );
+    let gone = parser().map(Job::headers(open()).with(at("gone")), folder.path());
+    let said = gone.unwrap_err().to_string();
+    assert!(said.contains("shares DWARF"), "{said}");
+}
+
 #[test]
 fn what_is_no_object_is_refused_with_the_reason() {
     let (refused, _) = build(b"#!/bin/sh\necho hello\n", Limits::default());

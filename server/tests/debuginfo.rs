@@ -10,6 +10,8 @@ mod parca;
 mod parca_query;
 #[path = "debuginfo/parca_words.rs"]
 mod parca_words;
+#[path = "debuginfo/shared.rs"]
+mod shared;
 #[path = "debuginfo/sources.rs"]
 mod sources;
 

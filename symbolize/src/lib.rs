@@ -30,7 +30,7 @@
 //! | `tables` (feature `tables`) | lookup tables of whole files, built once, read from a memory map |
 //!
 //! # Blind spots
-//! [`Object`]: C++ names stay mangled; split DWARF, `.gnu_debugaltlink` and zstd-compressed sections
+//! [`Object`]: C++ names stay mangled; split DWARF, what dwz shared and zstd-compressed sections
 //! are not read, so such code has symbol-table names only. `tables` reads all of these.
 
 mod dwarf;

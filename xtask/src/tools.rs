@@ -66,6 +66,12 @@ const TOOLS: &[Tool] = &[
         debian_package: "llvm-19",
         why: "BPF objects are committed without debug sections",
     },
+    Tool {
+        program: "dwz",
+        probe: &["--version"],
+        debian_package: "dwz",
+        why: "names in debug files that share DWARF",
+    },
 ];
 
 /// What runs the SDK's tests on aarch64; without it those are skipped.

@@ -154,6 +154,11 @@ async fn files(State(app): State<Arc<App>>) -> Json<Value> {
             "source": of.source,
             "stored_ns": of.stored_ns,
             "failed": of.failed,
+            "shared": of.shared.as_ref().map(|shared| json!({
+                "build_id": shared.build_id,
+                "path": shared.path,
+                "stored": store.of_build_id(&shared.build_id).is_some(),
+            })),
         })
     };
     let files: Vec<Value> = store.all().iter().map(|of| file(of)).collect();

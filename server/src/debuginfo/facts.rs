@@ -49,6 +49,15 @@ impl Quality {
     }
 }
 
+/// A file that others share DWARF in: `dwz` made it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shared {
+    /// Its build id, hex.
+    pub build_id: String,
+    /// Where it stands, as the file says that needs it: never to be opened as it is.
+    pub path: String,
+}
+
 /// What is known of a file without reading its names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
@@ -64,6 +73,8 @@ pub struct Facts {
     pub has_code: bool,
     /// Loadable segments.
     pub segments: Vec<Segment>,
+    /// The file that it shares DWARF with.
+    pub shared: Option<Shared>,
 }
 
 impl Facts {
@@ -124,6 +135,10 @@ impl From<pilotlight_sandbox::Facts> for Facts {
             quality: quality.map_or(Quality::None, Quality::from),
             has_code: segments.iter().any(|s| s.executable && s.file_size > 0),
             segments,
+            shared: found.supplementary.map(|(path, id)| Shared {
+                build_id: hex(&id),
+                path,
+            }),
         }
     }
 }

@@ -245,19 +245,20 @@ impl<'a> Namer<'a> {
                 read,
                 segments,
                 exact,
+                lacks,
                 ..
             }) => {
                 let svma = svma(segments, *exact, mapping, address);
-                let mut frames = svma.map_or(Vec::new(), |svma| read.frames(svma));
-                frames.retain(|frame| !frame.function.is_empty());
-                if !frames.is_empty() {
-                    frames.iter().for_each(|frame| self.line(frame));
+                let frames = svma.map_or(Vec::new(), |svma| read.frames(svma));
+                if frames.iter().any(|frame| !frame.function.is_empty()) {
+                    let lacks = lacks.map(|why| self.with_reason(mapping, address, why.word()));
+                    frames.iter().for_each(|frame| self.line(frame, lacks));
                     return true;
                 }
                 // Addresses of one function are one frame, though it has no name.
                 let start = svma.and_then(|svma| svma.checked_sub(read.extent(svma)?));
                 address = address.wrapping_sub(start.unwrap_or(0));
-                Reason::NotInDebuginfo.word()
+                lacks.unwrap_or(Reason::NotInDebuginfo).word()
             }
         };
         let name = self.with_reason(mapping, address, reason);
@@ -270,10 +271,19 @@ impl<'a> Namer<'a> {
         true
     }
 
-    fn line(&mut self, frame: &Frame) {
+    /// A function; a nameless one is called `lacks`, or left out.
+    fn line(&mut self, frame: &Frame, lacks: Option<u32>) {
+        let (name, system_name) = match (frame.function.as_str(), lacks) {
+            ("", None) => return,
+            ("", Some(lacks)) => (lacks, lacks),
+            (name, _) => (
+                self.string(name.as_bytes()),
+                self.string(frame.system_name.as_bytes()),
+            ),
+        };
         let function = Function {
-            name: self.string(frame.function.as_bytes()),
-            system_name: self.string(frame.system_name.as_bytes()),
+            name,
+            system_name,
             filename: self.string(frame.file.as_deref().unwrap_or_default().as_bytes()),
             start_line: 0,
         };

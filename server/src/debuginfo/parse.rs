@@ -126,21 +126,29 @@ impl Reader {
         self.counted(found).map(Facts::from)
     }
 
-    /// The names of a file. Blocks.
+    /// The names of a file, with those that stand in the one that it shares DWARF with. Blocks.
     ///
     /// # Errors
     /// The reason why it gives none.
-    pub fn parse(&self, path: &Path) -> Result<Arc<dyn Lookup>, Unread> {
+    pub fn parse(&self, path: &Path, shared: Option<&Path>) -> Result<Arc<dyn Lookup>, Unread> {
         let table = match self.parser() {
-            Some(parser) => self.in_child(parser, path)?,
-            None => Box::new(self.in_process(|| table_of(path, &self.limits))?),
+            Some(parser) => self.in_child(parser, path, shared)?,
+            None => Box::new(self.in_process(|| table_of(path, shared, &self.limits))?),
         };
         Ok(Arc::new(Built { table }))
     }
 
-    fn in_child(&self, parser: &Parser, path: &Path) -> Result<Bytes, Unread> {
+    fn in_child(
+        &self,
+        parser: &Parser,
+        path: &Path,
+        shared: Option<&Path>,
+    ) -> Result<Bytes, Unread> {
         let object = File::open(path).map_err(here("it cannot be opened"))?;
-        let job = Job::headers(object).within(self.limits);
+        let mut job = Job::headers(object).within(self.limits);
+        if let Some(shared) = shared {
+            job = job.with(shared.to_owned());
+        }
         let table = parser.map(job.until(self.stop.clone()), &self.scratch);
         let table = match self.counted(table) {
             Ok(table) => table,
@@ -199,14 +207,19 @@ impl Reader {
     }
 }
 
-fn table_of(path: &Path, limits: &Limits) -> Result<Vec<u8>, String> {
-    let file = fs::read(path).map_err(|error| format!("it cannot be read: {error}"))?;
+fn table_of(path: &Path, shared: Option<&Path>, limits: &Limits) -> Result<Vec<u8>, String> {
+    let read = |path| fs::read(path).map_err(|error| format!("it cannot be read: {error}"));
+    let (file, shared) = (read(path)?, shared.map(read).transpose()?);
+    let sources = Sources {
+        supplementary: shared.as_deref(),
+        ..Sources::of(&file)
+    };
     let limits = tables::Limits {
         table_bytes: limits.table_bytes,
         ..tables::Limits::default()
     };
     let mut table = Vec::new();
-    match build(&Sources::of(&file), &limits, &mut table) {
+    match build(&sources, &limits, &mut table) {
         Ok(_) => {
             Table::open(&table).map_err(|error| error.to_string())?;
         }
@@ -260,14 +273,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let own = Path::new("/proc/self/exe");
         let dead = reader(Some("kill -9 $$"), folder.path());
-        let unread = dead.parse(own).err().unwrap();
+        let unread = dead.parse(own, None).err().unwrap();
         assert!(
             matches!(&unread, Unread::File(reason) if reason.contains("signal 9")),
             "{unread:?}"
         );
         assert_eq!(count(&dead.counts().failed(), "killed"), 1);
         let garbled = reader(Some("echo no table"), folder.path());
-        let unread = garbled.parse(own).err().unwrap();
+        let unread = garbled.parse(own, None).err().unwrap();
         assert_eq!(unread.text(), "its table: not a lookup table");
         let missing = Reader::new(
             Some(Parser::new("/nothing/here", &[])),
@@ -286,7 +299,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let reader = reader(Some("exec sleep 600"), folder.path());
         reader.stop();
-        let unread = reader.parse(Path::new("/proc/self/exe")).err().unwrap();
+        let unread = reader
+            .parse(Path::new("/proc/self/exe"), None)
+            .err()
+            .unwrap();
         assert!(matches!(unread, Unread::Here(_)), "{unread:?}");
     }
 
@@ -296,7 +312,7 @@ mod tests {
         let reader = reader(None, folder.path());
         let own = Path::new("/proc/self/exe");
         assert_eq!(reader.inspect(own), Ok(inspect(own).unwrap()));
-        assert!(reader.parse(own).unwrap().held_bytes() > 0);
+        assert!(reader.parse(own, None).unwrap().held_bytes() > 0);
         let text = folder.path().join("text");
         fs::write(&text, "hello").unwrap();
         let refused = Unread::File("not an ELF file".to_owned());

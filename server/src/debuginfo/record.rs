@@ -3,7 +3,7 @@
 use pilotlight_symbolize::Segment;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Facts, Quality};
+use super::facts::{Facts, Quality, Shared};
 
 /// Who brought a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub struct Record {
     segments: Vec<(u64, u64, u64, u64, bool)>,
     /// Why its names cannot be read.
     pub failed: Option<String>,
+    /// The file that it shares DWARF with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<Shared>,
 }
 
 const VERSION: u32 = 1;
@@ -74,6 +77,7 @@ impl Record {
             stored_ns: 0,
             segments: facts.segments.iter().map(segment).collect(),
             failed: None,
+            shared: facts.shared.clone(),
         }
     }
 

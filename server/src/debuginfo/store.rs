@@ -13,7 +13,7 @@ use super::names::NamedParts;
 use super::objects::{Fetched, ObjectFiles};
 use super::parse::{Counts, Reader, Unread};
 use super::record::{Record, Source};
-use super::sources::{Asked, Asking, Client, Sources};
+use super::sources::{Asked, Asking, Client, Quest, Sources};
 use super::tables::{Job, Lookup, State, Tables};
 use super::upload::{Announced, Arrived, Held, Started, UploadError, Uploads, base_name};
 use crate::env::Env;
@@ -72,17 +72,20 @@ pub enum Reason {
     Waiting,
     /// The file does not know the address.
     NotInDebuginfo,
+    /// The name stands in a file that is not here: several share it.
+    NoShared,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::NoBuildId,
         Self::NoDebuginfo,
         Self::WrongId,
         Self::ParseFailed,
         Self::Waiting,
         Self::NotInDebuginfo,
+        Self::NoShared,
     ];
 
     /// As it stands in a frame's name.
@@ -94,6 +97,7 @@ impl Reason {
             Self::ParseFailed => "parse-failed",
             Self::Waiting => "waiting",
             Self::NotInDebuginfo => "not-in-debuginfo",
+            Self::NoShared => "no-shared-debuginfo",
         }
     }
 }
@@ -109,6 +113,8 @@ pub enum Found {
         segments: Arc<[Segment]>,
         /// Whether the file offsets in `segments` are those of the file that ran.
         exact: bool,
+        /// Why names are missing that stand in a file which this one shares.
+        lacks: Option<Reason>,
         /// Differs from file to file.
         print: u64,
     },
@@ -364,8 +370,12 @@ impl Debuginfo {
             .put_bytes(&record.description_name(), &description)?;
         let counts = self.count(record.clone())?;
         if counts {
-            // Read at once, so that the first who asks does not wait.
-            self.tables.get(&job(&record));
+            // Read at once, so that the first who asks does not wait. A file that others share names
+            // nothing by itself.
+            if !record.segments().is_empty() {
+                let (job, _) = self.job_of(&record);
+                self.tables.get(&job);
+            }
         }
         Ok((record, counts))
     }
@@ -393,27 +403,67 @@ impl Debuginfo {
         if best.failed.is_some() {
             return Found::Missing(Reason::ParseFailed);
         }
-        match self.tables.get(&job(&best)) {
-            State::Waiting => Found::Missing(Reason::Waiting),
-            State::Ready(read) => {
-                let mapped = code.as_ref().unwrap_or(&best);
-                let print = bytes(best.sha256.as_bytes());
-                Found::File {
-                    read,
-                    segments: mapped.segments().into(),
-                    exact: mapped.has_code,
-                    print: pair(print, bytes(mapped.sha256.as_bytes())),
-                }
-            }
+        let (job, lacks) = self.job_of(&best);
+        let (read, lacks) = match self.tables.get(&job) {
+            State::Ready(read) => (read, lacks),
+            // What it shares has just come: names that there were stay meanwhile.
+            State::Waiting => match self.tables.ready(&job.alone()) {
+                Some(read) => (read, Some(Reason::Waiting)),
+                None => return Found::Missing(Reason::Waiting),
+            },
+        };
+        let mapped = code.as_ref().unwrap_or(&best);
+        let prints = [best.sha256.as_str(), &mapped.sha256, job.shared_sha256()];
+        let print = prints.map(|of| bytes(of.as_bytes()));
+        let lacking = bytes(lacks.map_or("", Reason::word).as_bytes());
+        Found::File {
+            read,
+            segments: mapped.segments().into(),
+            exact: mapped.has_code,
+            lacks,
+            print: print.into_iter().fold(lacking, pair),
         }
+    }
+
+    /// How to read a file: with the one that it shares DWARF with, or why without it.
+    fn job_of(&self, record: &Record) -> (Job, Option<Reason>) {
+        let mut job = Job {
+            key: record.key(),
+            sha256: record.sha256.clone(),
+            file: record.file_name(),
+            shared: None,
+        };
+        let Some(shared) = &record.shared else {
+            return (job, None);
+        };
+        if let Some((stored, _)) = self.of_build_id(&shared.build_id) {
+            job.shared = Some((stored.sha256.clone(), stored.file_name()));
+            return (job, None);
+        }
+        let quest = Quest {
+            build_id: shared.build_id.clone(),
+            name: base_name(&shared.path).to_owned(),
+            path: shared.path.clone(),
+        };
+        let any = self.settings.sources.any();
+        let waits = any && self.asking.want(quest, self.env.now_ns());
+        let lacks = if waits {
+            Reason::Waiting
+        } else {
+            Reason::NoShared
+        };
+        (job, Some(lacks))
     }
 
     /// Has a file looked for where nobody sent it; answers whether it is waited for.
     fn want(&self, build_id: &str, file: &str) -> bool {
+        let quest = Quest {
+            build_id: build_id.to_owned(),
+            name: base_name(file).to_owned(),
+            path: String::new(),
+        };
         let any = self.settings.sources.any();
-        any && self
-            .asking
-            .want(build_id, base_name(file), self.env.now_ns())
+        any && self.asking.want(quest, self.env.now_ns())
     }
 
     /// What was found of a build id elsewhere.
@@ -445,12 +495,32 @@ impl Debuginfo {
     fn read_file(&self, job: &Job) -> Result<Arc<dyn Lookup>, Unread> {
         let fetched = self.files.fetch(&job.file);
         let fetched = fetched.map_err(|error| Unread::Here(error.to_string()))?;
-        let read = self.reader.parse(fetched.path());
+        let shared = self.fetch_shared(job)?;
+        let mut read = self
+            .reader
+            .parse(fetched.path(), shared.as_ref().map(Fetched::path));
+        if let (Some((_, file)), Err(unread)) = (&job.shared, &read) {
+            // Perhaps the other one is at fault: this one must not pay for it.
+            let what = "debug information that several files share cannot be read with one of them";
+            let fields: [(&str, &dyn std::fmt::Display); 3] = [
+                ("file", &job.file),
+                ("shared", file),
+                ("reason", &unread.text()),
+            ];
+            log::warn(what, &fields);
+            read = self.reader.parse(fetched.path(), None);
+        }
         if let Err(Unread::File(reason)) = &read {
             let noted = self.note_failed(job, reason);
             noted.map_err(|error| Unread::Here(format!("{reason}; noting that: {error}")))?;
         }
         read
+    }
+
+    fn fetch_shared(&self, job: &Job) -> Result<Option<Fetched>, Unread> {
+        let fetch = |(_, file): &(String, String)| self.files.fetch(file);
+        let fetched = job.shared.as_ref().map(fetch).transpose();
+        fetched.map_err(|error| Unread::Here(format!("what it shares: {error}")))
     }
 
     /// Writes down why a file gives no names.
@@ -506,13 +576,5 @@ impl Debuginfo {
         let (table_bytes, tables) = self.tables.stats();
         let uploads = self.uploads.count();
         (self.read(Index::bytes), uploads, table_bytes, tables)
-    }
-}
-
-fn job(record: &Record) -> Job {
-    Job {
-        key: record.key(),
-        sha256: record.sha256.clone(),
-        file: record.file_name(),
     }
 }

@@ -31,14 +31,16 @@ struct Entry {
 
 #[derive(Default)]
 struct Inner {
-    /// By the SHA-256 of the file.
-    entries: HashMap<String, Entry>,
+    entries: HashMap<Id, Entry>,
     /// (key, SHA-256, object name) of files to read.
     queue: VecDeque<Job>,
     uses: u64,
     bytes: usize,
     stopped: bool,
 }
+
+/// SHA-256 of the file, and of the one that it shares DWARF with.
+type Id = (String, Option<String>);
 
 /// A file to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +51,31 @@ pub struct Job {
     pub sha256: String,
     /// Its object.
     pub file: String,
+    /// SHA-256 and object of the file that it shares DWARF with.
+    pub shared: Option<(String, String)>,
+}
+
+impl Job {
+    /// The same file without the one that it shares DWARF with.
+    pub fn alone(&self) -> Self {
+        Self {
+            shared: None,
+            ..self.clone()
+        }
+    }
+
+    /// SHA-256 of the file that it shares DWARF with; empty without one.
+    pub fn shared_sha256(&self) -> &str {
+        self.shared.as_ref().map_or("", |(sha256, _)| sha256)
+    }
+
+    fn id(&self) -> Id {
+        let shared = self.shared.as_ref();
+        (
+            self.sha256.clone(),
+            shared.map(|(sha256, _)| sha256.clone()),
+        )
+    }
 }
 
 /// The cache and the queue of what is to be read.
@@ -77,22 +104,34 @@ impl Tables {
         self.with(|inner| {
             inner.uses += 1;
             let used = inner.uses;
-            if let Some(entry) = inner.entries.get_mut(&job.sha256) {
+            if let Some(entry) = inner.entries.get_mut(&job.id()) {
                 entry.used = used;
                 return entry.state.clone();
             }
             let state = State::Waiting;
             let entry = Entry { state, used };
-            inner.entries.insert(job.sha256.clone(), entry);
+            inner.entries.insert(job.id(), entry);
             inner.queue.push_back(job.clone());
             self.more.notify_one();
             State::Waiting
         })
     }
 
-    /// Forgets a file.
+    /// What was read of a file, if it is still here.
+    pub fn ready(&self, job: &Job) -> Option<Arc<dyn Lookup>> {
+        self.with(|inner| match &inner.entries.get(&job.id())?.state {
+            State::Ready(read) => Some(read.clone()),
+            State::Waiting => None,
+        })
+    }
+
+    /// Forgets a file, and those that share DWARF with it.
     pub fn forget(&self, sha256: &str) {
-        self.with(|inner| inner.remove(sha256));
+        self.with(|inner| {
+            let of = |(own, shared): &&Id| own == sha256 || shared.as_deref() == Some(sha256);
+            let gone: Vec<Id> = inner.entries.keys().filter(of).cloned().collect();
+            gone.iter().for_each(|id| inner.remove(id));
+        });
     }
 
     /// Ends [`Tables::next`].
@@ -122,15 +161,15 @@ impl Tables {
     pub fn done(&self, job: &Job, read: Option<Arc<dyn Lookup>>) {
         self.with(|inner| {
             let Some(read) = read else {
-                return inner.remove(&job.sha256);
+                return inner.remove(&job.id());
             };
             let bytes = read.held_bytes();
-            let Some(entry) = inner.entries.get_mut(&job.sha256) else {
+            let Some(entry) = inner.entries.get_mut(&job.id()) else {
                 return;
             };
             entry.state = State::Ready(read);
             inner.bytes += bytes;
-            inner.shrink(self.limit_bytes, &job.sha256);
+            inner.shrink(self.limit_bytes, &job.id());
         });
     }
 
@@ -141,8 +180,8 @@ impl Tables {
 }
 
 impl Inner {
-    fn remove(&mut self, sha256: &str) {
-        if let Some(entry) = self.entries.remove(sha256)
+    fn remove(&mut self, id: &Id) {
+        if let Some(entry) = self.entries.remove(id)
             && let State::Ready(read) = entry.state
         {
             self.bytes -= read.held_bytes();
@@ -150,17 +189,16 @@ impl Inner {
     }
 
     /// Drops the least recently used files, but never `keep`.
-    fn shrink(&mut self, limit: usize, keep: &str) {
+    fn shrink(&mut self, limit: usize, keep: &Id) {
         while self.bytes > limit {
-            let ready = |(sha, entry): &(&String, &Entry)| {
-                matches!(entry.state, State::Ready(_)) && *sha != keep
-            };
+            let ready =
+                |(id, entry): &(&Id, &Entry)| matches!(entry.state, State::Ready(_)) && *id != keep;
             let oldest = self.entries.iter().filter(ready);
             let oldest = oldest.min_by_key(|(_, entry)| entry.used);
-            let Some(sha) = oldest.map(|(sha, _)| sha.clone()) else {
+            let Some(id) = oldest.map(|(id, _)| id.clone()) else {
                 return;
             };
-            self.remove(&sha);
+            self.remove(&id);
         }
     }
 }
@@ -190,6 +228,7 @@ mod tests {
             key: String::new(),
             sha256: sha256.to_owned(),
             file: String::new(),
+            shared: None,
         }
     }
 
@@ -214,6 +253,16 @@ mod tests {
         assert!(!ready(&tables, "b"), "not used since");
         tables.done(&tables.next().unwrap(), None);
         assert!(!ready(&tables, "b"), "a failed one is queued anew");
+        assert_eq!(tables.next(), Some(job("b")));
+        let both = Job {
+            shared: Some(("s".to_owned(), String::new())),
+            ..job("a")
+        };
+        tables.get(&both);
+        assert!(tables.ready(&both).is_none() && tables.ready(&job("a")).is_some());
+        tables.done(&tables.next().unwrap(), Some(Arc::new(Sized(5))));
+        tables.forget("s");
+        assert!(tables.ready(&both).is_none() && tables.ready(&job("a")).is_some());
         tables.stop();
         assert_eq!(tables.next(), None);
     }

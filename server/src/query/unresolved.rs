@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::engine::{Cancel, Coverage, Engine, QueryError, Selection};
 use super::read::{Added, Want};
 use super::scan::Gather;
-use crate::debuginfo::{Debuginfo, Found, Reason, base_name, unresolved};
+use crate::debuginfo::{Debuginfo, Found, Reason, base_name, has_reason, unresolved};
 use crate::segment::Symbols;
 
 /// A binary, some of whose addresses have no name.
@@ -45,6 +45,10 @@ impl Unresolved {
             Reason::NotInDebuginfo => format!(
                 "the stored file of {name} does not name these addresses; upload one that is not \
                  stripped"
+            ),
+            Reason::NoShared => format!(
+                "names of {name} stand in a file that several share (dwz), which is not here: its \
+                 build id and path are in /api/v1/debuginfo/files; pilotlight debuginfo upload it"
             ),
         }
     }
@@ -91,7 +95,7 @@ impl Gather for Open<'_> {
             let (file, build_id) = (text(of.filename), text(of.build_id));
             let reason = match self.debuginfo.of_mapping(symbols, mapping) {
                 Found::Missing(reason) => reason,
-                Found::File { .. } => Reason::NotInDebuginfo,
+                Found::File { lacks, .. } => lacks.unwrap_or(Reason::NotInDebuginfo),
             };
             self.note(Unresolved {
                 file,
@@ -132,7 +136,17 @@ impl Open<'_> {
 
 /// For each mapping: addresses without names that the selection uses, and the value that ends there.
 fn count(symbols: &Symbols, nodes: &[i64]) -> HashMap<u32, (u64, i64)> {
-    let open = unresolved(symbols);
+    let mut open = unresolved(symbols);
+    // Of some only an inlined function has no name.
+    let reasons: Vec<bool> = symbols
+        .functions
+        .iter()
+        .map(|of| has_reason(symbols.strings.get(of.name)))
+        .collect();
+    for (location, open) in open.iter_mut().enumerate() {
+        let lines = symbols.locations.lines(location as u32);
+        *open |= lines.iter().any(|line| reasons[line.function as usize]);
+    }
     let mut used = vec![false; nodes.len()];
     let mut seen = vec![false; open.len()];
     let mut counts: HashMap<u32, (u64, i64)> = HashMap::new();

@@ -90,7 +90,7 @@ fn endless() -> Answer {
     })
 }
 
-fn asking(config: &mut Config, peer: SocketAddr) {
+pub fn asking(config: &mut Config, peer: SocketAddr) {
     let url = format!("http://{peer}");
     let sources = &mut config.debuginfo.sources;
     sources.debuginfod = vec![pilotlight_wire::Url::parse(&url).unwrap()];

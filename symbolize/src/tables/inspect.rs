@@ -88,9 +88,9 @@ pub struct Inspection {
     pub kind: Kind,
     /// `.gnu_debuglink`: name (without a folder) and CRC-32 of the separate debug file.
     pub debuglink: Option<(String, u32)>,
-    /// `.gnu_debugaltlink`: path and build id of the file that dwz made. The path is input: look
-    /// its last part up in folders of your own.
-    pub debugaltlink: Option<(String, Vec<u8>)>,
+    /// `.gnu_debugaltlink`, or DWARF 5's `.debug_sup`: path and build id of the file that dwz made. The
+    /// path is input: look it up below folders of your own.
+    pub supplementary: Option<(String, Vec<u8>)>,
 }
 
 /// Reads the headers of a 64-bit little-endian ELF file: no DWARF, no symbols.
@@ -107,15 +107,17 @@ pub struct Inspection {
 /// ```
 pub fn inspect(object: &[u8]) -> Result<Inspection, Error> {
     let elf = Elf::parse(object)?;
+    let sup = debug_sup(object, &elf);
+    let own = sup.filter(|sup| sup.is_supplementary);
     Ok(Inspection {
-        gnu_build_id: elf.build_id.clone(),
+        gnu_build_id: elf.build_id.clone().or(own.map(|sup| sup.id.to_vec())),
         go_build_id: go_build_id(object, &elf),
         htlhash: htlhash(object),
         quality: quality(object, &elf),
         machine: elf.kind.1,
         kind: kind(&elf),
         debuglink: debuglink(object, &elf),
-        debugaltlink: debugaltlink(object, &elf),
+        supplementary: supplementary(object, &elf),
     })
 }
 
@@ -154,8 +156,10 @@ pub(super) fn quality(object: &[u8], elf: &Elf) -> Quality {
             .iter()
             .any(|s| s.kind == kind && s.file.len() >= TWO)
     };
-    let dwarf = has(elf, ".debug_info") || has(elf, ".zdebug_info");
-    let shared = has(elf, ".gnu_debugaltlink") || is_split(object, elf);
+    // Of small programs dwz shares strings alone.
+    let strings = has(elf, ".debug_str") && kind(elf) == Kind::Supplementary;
+    let dwarf = has(elf, ".debug_info") || has(elf, ".zdebug_info") || strings;
+    let shared = supplementary(object, elf).is_some() || is_split(object, elf);
     if dwarf && shared || has(elf, ".debug_info.dwo") {
         Quality::Split
     } else if dwarf {
@@ -202,15 +206,16 @@ fn is_split(object: &[u8], elf: &Elf) -> bool {
     false
 }
 
-fn kind(elf: &Elf) -> Kind {
+pub(super) fn kind(elf: &Elf) -> Kind {
     const ET_REL: u16 = 1;
     const NOBITS: u32 = 8;
     let mut code = elf.sections.iter().filter(|s| s.executable);
     if has(elf, ".debug_info.dwo") || has(elf, ".debug_cu_index") {
         Kind::Split
-    } else if elf.kind.0 == ET_REL {
+    } else if elf.kind.0 == ET_REL && code.clone().next().is_some() {
         Kind::Relocatable
     } else if elf.segments.iter().all(|s| !s.executable) {
+        // dwz says that it made something to be linked.
         Kind::Supplementary
     } else if code.clone().next().is_some() && code.all(|s| s.kind == NOBITS) {
         Kind::Debug
@@ -237,12 +242,39 @@ fn debuglink(object: &[u8], elf: &Elf) -> Option<(String, u32)> {
     Some((name.to_owned(), Fields(section).u32(crc)))
 }
 
-fn debugaltlink(object: &[u8], elf: &Elf) -> Option<(String, Vec<u8>)> {
+/// The file that this one shares DWARF with, as it names it.
+fn supplementary(object: &[u8], elf: &Elf) -> Option<(String, Vec<u8>)> {
     let section = contents(object, elf, ".gnu_debugaltlink");
     let path = string(section, 0);
-    let id = section.get(path.len() + 1..)?;
+    let gnu = section.get(path.len() + 1..).map(|id| (path, id));
+    let standard = || debug_sup(object, elf).filter(|sup| !sup.is_supplementary);
+    let (path, id) = gnu.or_else(|| standard().map(|sup| (sup.path, sup.id)))?;
     let known = !path.is_empty() && !id.is_empty();
     known.then(|| (String::from_utf8_lossy(path).into_owned(), id.to_vec()))
+}
+
+/// `.debug_sup` (DWARF 5, 7.3.6): in the shared file and in those that share it.
+#[derive(Clone, Copy)]
+struct DebugSup<'a> {
+    is_supplementary: bool,
+    path: &'a [u8],
+    id: &'a [u8],
+}
+
+fn debug_sup<'a>(object: &'a [u8], elf: &Elf) -> Option<DebugSup<'a>> {
+    const VERSION: usize = 2;
+    let section = contents(object, elf, ".debug_sup");
+    let is_supplementary = *section.get(VERSION)? != 0;
+    let path = string(section, VERSION + 1);
+    let at = VERSION + 1 + path.len() + 1;
+    // A checksum has 20 bytes: its length is one of LEB128.
+    let len = usize::from(*section.get(at).filter(|len| **len < 0x80)?);
+    let id = section.get(at + 1..at + 1 + len)?;
+    Some(DebugSup {
+        is_supplementary,
+        path,
+        id,
+    })
 }
 
 #[cfg(test)]

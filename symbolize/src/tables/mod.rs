@@ -65,7 +65,7 @@ use write::{Row, Scope, Writer};
 pub struct Sources<'a> {
     /// The executable, the library or its debug file.
     pub object: &'a [u8],
-    /// The file that `.gnu_debugaltlink` names.
+    /// The file of [`Inspection::supplementary`].
     pub supplementary: Option<&'a [u8]>,
     /// The `.dwp` file.
     pub package: Option<&'a [u8]>,
@@ -199,10 +199,9 @@ impl Segment32 {
 /// When the object is no ELF file of our kind, tells nothing ([`Error::NoSymbols`]), asks for more
 /// than `limits`, or `out` fails. Damaged DWARF is no error: [`Report`] counts it.
 pub fn build(sources: &Sources<'_>, limits: &Limits, out: &mut dyn Write) -> Result<Report, Error> {
-    const ET_REL: u16 = 1;
     let elf = Elf::parse(sources.object)?;
     let code = Code::of(&elf);
-    if elf.kind.0 == ET_REL {
+    if inspect::kind(&elf) == Kind::Relocatable {
         return Err(Error::Unsupported);
     }
     if code.is_empty() {

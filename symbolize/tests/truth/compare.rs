@@ -180,7 +180,7 @@ impl Check<'_> {
 }
 
 /// Executable sections, as `readelf` lists them.
-fn code(path: &Path) -> Vec<(u64, u64)> {
+pub fn code(path: &Path) -> Vec<(u64, u64)> {
     let output = Command::new("readelf")
         .arg("-SW")
         .arg(path)

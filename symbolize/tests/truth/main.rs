@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod compare;
+mod dwz;
 mod programs;
 
 use compare::{Check, Outcome};

@@ -26,6 +26,8 @@ pub struct Quest {
     pub build_id: String,
     /// Name of the binary, for people.
     pub name: String,
+    /// Where it stands, as the file says that shares DWARF with it; empty where none does.
+    pub path: String,
 }
 
 /// What was found of a build id.
@@ -104,8 +106,8 @@ impl Asking {
 
     /// Has a build id looked for, unless it is none of GNU's or was looked for lately. Answers
     /// whether it is waited for now.
-    pub fn want(&self, build_id: &str, name: &str, now_ns: i64) -> bool {
-        let build_id = normal_id(build_id);
+    pub fn want(&self, mut quest: Quest, now_ns: i64) -> bool {
+        let build_id = normal_id(&quest.build_id);
         if !is_gnu(&build_id) {
             return false;
         }
@@ -122,8 +124,8 @@ impl Asking {
                 return false;
             }
             inner.waiting.insert(build_id.clone());
-            let name = name.to_owned();
-            inner.queue.push_back(Quest { build_id, name });
+            quest.build_id = build_id;
+            inner.queue.push_back(quest);
             self.more.notify_one();
             true
         })
@@ -215,31 +217,37 @@ fn is_gnu(id: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn quest(build_id: &str) -> Quest {
+        Quest {
+            build_id: build_id.to_owned(),
+            name: "app".to_owned(),
+            path: String::new(),
+        }
+    }
+
     const ID: &str = "00112233445566778899aabbccddeeff00112233";
 
     #[test]
     fn an_answer_is_remembered_for_its_time() {
         let asking = Asking::new(Duration::from_secs(3600));
+        let want = |id: &str, now_ns| asking.want(quest(id), now_ns);
         asking.start();
         let second = 1_000_000_000;
-        assert!(asking.want(&ID.to_uppercase(), "app", 0));
-        assert!(asking.want(ID, "app", 1), "in the queue once");
+        assert!(want(&ID.to_uppercase(), 0));
+        assert!(want(ID, 1), "in the queue once");
         let quest = asking.next().unwrap();
         assert_eq!((quest.build_id.as_str(), quest.name.as_str()), (ID, "app"));
-        assert!(asking.want(ID, "app", 2), "being looked for");
+        assert!(want(ID, 2), "being looked for");
         assert_eq!(asking.waiting(), 1);
         asking.done(ID, Outcome::Missing, 10 * second);
-        assert!(!asking.want(ID, "app", 3609 * second));
+        assert!(!want(ID, 3609 * second));
         let asked = asking.asked(ID).unwrap();
         assert_eq!((asked.at_ns, asked.again_ns), (10 * second, 3610 * second));
-        assert!(asking.want(ID, "app", 3610 * second));
+        assert!(want(ID, 3610 * second));
         asking.next();
         asking.done(ID, Outcome::Failed, 4000 * second);
-        assert!(!asking.want(ID, "app", 4599 * second));
-        assert!(
-            asking.want(ID, "app", 4600 * second),
-            "ten minutes for what may pass"
-        );
+        assert!(!want(ID, 4599 * second));
+        assert!(want(ID, 4600 * second), "ten minutes for what may pass");
     }
 
     #[test]
@@ -255,10 +263,13 @@ mod tests {
             "kQx-go-build-id/abcdef0123456789",
             &ID.repeat(2),
         ] {
-            assert!(!asking.want(id, "", 0), "{id}");
+            assert!(!asking.want(quest(id), 0), "{id}");
         }
         for n in 0..MOST_WAITING + 5 {
-            assert_eq!(asking.want(&format!("{n:040x}"), "", 0), n < MOST_WAITING);
+            assert_eq!(
+                asking.want(quest(&format!("{n:040x}")), 0),
+                n < MOST_WAITING
+            );
         }
         let counts = asking.counts().of(Source::Debuginfod);
         assert!(counts.contains(&("dropped", 5)), "{counts:?}");

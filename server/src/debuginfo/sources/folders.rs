@@ -2,7 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Places of a build id (lower-case hex) below a folder, the likeliest first: as `gdb` and
 /// distributions lay them out (`.build-id/ab/cdef.debug`), from `.build-id` itself, and as files that
@@ -24,6 +24,18 @@ pub fn places(folder: &Path, build_id: &str) -> Vec<PathBuf> {
     ]
 }
 
+/// Where distributions keep a file that several share: below `.dwz`, as what needs it says
+/// (`../../.dwz/x86_64-linux-gnu/bash.debug`, `/usr/lib/debug/.dwz/glibc`). Only the part after `.dwz`
+/// is looked at, and none that leads out of it.
+pub fn shared(folder: &Path, path: &str) -> Option<PathBuf> {
+    let mut parts = Path::new(path).components();
+    parts.find(|part| part.as_os_str() == ".dwz")?;
+    let below = parts.as_path();
+    let plain = |part| matches!(part, Component::Normal(_));
+    let inside = below.components().count() > 0 && below.components().all(plain);
+    inside.then(|| folder.join(".dwz").join(below))
+}
+
 /// Opens a file that may be copied. What is no file (a pipe, a device) is never opened.
 ///
 /// # Errors
@@ -40,6 +52,22 @@ pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shared_file_is_looked_for_below_dwz_alone() {
+        let at = |path: &str| shared(Path::new("/d"), path).map(|p| p.display().to_string());
+        for (path, wanted) in [
+            ("/usr/lib/debug/.dwz/glibc", Some("/d/.dwz/glibc")),
+            ("../../.dwz/x86_64/a.debug", Some("/d/.dwz/x86_64/a.debug")),
+            ("/etc/passwd", None),
+            (".dwz/../../etc/passwd", None),
+            (".dwz/a/..", None),
+            (".dwz", None),
+            ("", None),
+        ] {
+            assert_eq!(at(path).as_deref(), wanted, "{path}");
+        }
+    }
 
     #[test]
     fn a_file_is_found_in_each_layout_and_only_a_file() {

@@ -60,7 +60,9 @@ impl Debuginfo {
     fn look_in_folders(&self, quest: &Quest) -> Outcome {
         let mut outcome = Outcome::Missing;
         for folder in &self.sources().folders {
-            for place in folders::places(folder, &quest.build_id) {
+            let places = folders::places(folder, &quest.build_id);
+            let shared = folders::shared(folder, &quest.path);
+            for place in shared.into_iter().chain(places) {
                 let took = self.take_from(&place, quest);
                 if took != Outcome::Missing {
                     outcome = took;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use pilotlight_wire::Url;
 
 pub use addresses::Network;
-pub use asking::{Asked, Asking};
+pub use asking::{Asked, Asking, Quest};
 pub use debuginfod::Client;
 
 /// Where files that frames need are looked for besides uploads. Default: nowhere.
