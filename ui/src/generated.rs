@@ -16,7 +16,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.js.gz"),
             content_type: "text/javascript; charset=utf-8",
-            etag: "\"9666624d3456c629\"",
+            etag: "\"940a403e92412e8a\"",
         },
     ),
     (
@@ -24,7 +24,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.css.gz"),
             content_type: "text/css; charset=utf-8",
-            etag: "\"1ba9a82c01feceae\"",
+            etag: "\"b850f5b02ef3a0c6\"",
         },
     ),
     (

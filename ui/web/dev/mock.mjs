@@ -69,6 +69,9 @@ function series(service, params, now) {
   }
   const by = params.get("by");
   if (!by) return { unit: "nanoseconds", step_ms: step, series: [{ labels: {}, points }] };
+  // The third quarter brings another version.
+  const split = from + (until - from) * 0.6;
+  if (by === "version") return { unit: "nanoseconds", step_ms: step, series: [["1.4", (t) => t < split], ["1.5", (t) => t >= split]].map(([version, runs]) => ({ labels: { version }, points: points.filter(([t]) => runs(t)) })) };
   // One value has a fifth of the cost, one lacks the label.
   const part = (labels, share) => ({ labels, points: points.map(([t, v]) => [t, v * share]) });
   return { unit: "nanoseconds", step_ms: step, series: [part({}, 0.05), part({ [by]: "b-1" }, 0.2), part({ [by]: "a-1" }, 0.75)] };

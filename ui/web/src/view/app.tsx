@@ -9,6 +9,7 @@ import { compile, exactly, type Pattern } from "../model/search.ts";
 import { parseSort } from "../model/top.ts";
 import { isLive, VIEW_KINDS, type View, type ViewKind } from "../model/view.ts";
 import { CompareBar, CompareButton } from "./compare.tsx";
+import { Deploys } from "./deploys.tsx";
 import { DiffLegend, DiffTable } from "./difftable.tsx";
 import { FoldBar } from "./fold.tsx";
 import { FlamePane } from "./flamepane.tsx";
@@ -41,7 +42,10 @@ export function App() {
   return (
     <>
       <Toolbar {...{ view, change }} types={loaded.types} theme={themeChoice} onTheme={setTheme} onHelp={() => setHelp(true)} />
-      <SeriesChart series={loaded.series} window={loaded.window} dark={theme.dark} cpu={/(^|:)cpu(:nanoseconds|$)/.test(view.type)} onRange={(a, b) => change({ from: String(a), until: String(b) }, true)} />
+      <div class="series-box">
+        <SeriesChart series={loaded.series} window={loaded.window} dark={theme.dark} cpu={/(^|:)cpu(:nanoseconds|$)/.test(view.type)} onRange={(a, b) => change({ from: String(a), until: String(b) }, true)} />
+        <Deploys {...{ view, change }} window={loaded.window} />
+      </div>
       {error && <ErrorNote error={error} onAgain={again} change={change} />}
       <CompareBar {...{ view, change }} key={view.base_q} />
       {model && model.total > 0 ? (

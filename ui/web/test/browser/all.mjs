@@ -359,6 +359,20 @@ test("the page is saved as collapsed stacks, as a picture, as pprof", async ({ p
   assert.match(await page.locator(".save-menu a").getAttribute("href"), /\/api\/v1\/pprof\?/);
 });
 
+test("a deploy is marked on the chart, and a click compares it with the version before", async ({ page, base }) => {
+  await page.goto(base + service("checkout"));
+  await waitState(page, "ready");
+  const mark = page.locator(".deploy");
+  await mark.waitFor();
+  assert.match(await mark.getAttribute("aria-label"), /^version 1\.5 from .*: compare with 1\.4$/);
+  const [box, chart] = [await mark.boundingBox(), await page.locator(".series .u-over").boundingBox()];
+  assert.ok(Math.abs(box.x - (chart.x + 0.6 * chart.width)) < 8, `${box.x} of ${chart.x} + 0.6 × ${chart.width}`);
+  await mark.click();
+  await page.waitForSelector("[data-testid=compare-bar]");
+  assert.deepEqual([params(page).q, params(page).base_q], ['{service_name="checkout",version="1.5"}', '{service_name="checkout",version="1.4"}']);
+  assert.equal(await page.locator(".deploy").count(), 0);
+});
+
 test("a live page refreshes and keeps zoom, focus and search", async ({ page, base, mock }) => {
   await page.goto(`${base}?view=icicle&zoom=checkout::pricing::total&search=tax`);
   await waitState(page, "ready");
@@ -456,7 +470,7 @@ test("hover tells name and cost", async ({ page, base }) => {
 
 for (const scheme of ["light", "dark"]) {
   test(`axe finds nothing serious in any view, ${scheme}`, async ({ page, base, mock }) => {
-    for (const query of ["", "?view=tree", "?view=sandwich&fold=libc", "?view=flame&zoom=checkout::pricing::total&search=serde", service("partial"), service("empty")]) {
+    for (const query of ["", "?view=tree", "?view=sandwich&fold=libc", service("checkout"), "?view=flame&zoom=checkout::pricing::total&search=serde", service("partial"), service("empty")]) {
       await page.goto(base + query);
       await page.waitForFunction(() => ["ready", "empty"].includes(document.documentElement.dataset.state));
       await page.waitForTimeout(400);
