@@ -16,6 +16,8 @@ const JIT: &str = "[jit code without a name]";
 const NAMELESS: &str = "[script code without a name]";
 const UNKNOWN: &str = "[unknown]";
 const TRUNCATED: &str = "[truncated]";
+/// In place of the stack of a program whose memory the kernel has taken back already.
+const EXITING: &str = "[exiting]";
 const KERNEL: &str = "[kernel.kallsyms]";
 
 /// What names are taken from.
@@ -85,12 +87,17 @@ impl<'a> Builder<'a> {
             let location = self.kernel(address);
             stack.push(location);
         }
+        let exits = sample.cut.is_some() && self.exits(sample);
         for &address in &sample.user {
-            let location = self.user(address);
-            stack.push(location);
+            // What is not mapped any more has no name to tell.
+            if !exits || self.process.mapping(address).is_some() {
+                let location = self.user(address);
+                stack.push(location);
+            }
         }
         if sample.cut.is_some() {
-            let location = self.named(TRUNCATED, None, 0);
+            let end = if exits { EXITING } else { TRUNCATED };
+            let location = self.named(end, None, 0);
             stack.push(location);
         }
         let stack = self.builder.stack(&stack);
@@ -115,6 +122,12 @@ impl<'a> Builder<'a> {
         let labels = self.builder.label_set(&labels);
         let values = [sample.count as i64, sample.weight_ns as i64];
         self.builder.sample(stack, labels, &values);
+    }
+
+    /// Whether the kernel was ending the program: there is no stack of it left to be cut.
+    fn exits(&self, sample: &Sample) -> bool {
+        let named = |address: &u64| self.names.kernel.find(*address) == Some("do_exit");
+        sample.kernel.iter().any(named)
     }
 
     /// The interpreter in whose code the sample is, when its scripts are not in it.
@@ -237,5 +250,60 @@ impl<'a> Builder<'a> {
 
     pub fn finish(self) -> Profile {
         self.builder.finish()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests {
+    use super::*;
+    use crate::process::ProcessId;
+    use crate::sampler::Comm;
+    use pilotlight_profile::Tree;
+
+    const DO_EXIT: u64 = 0xffff_8000_0000_1000;
+    const READ: u64 = 0xffff_8000_0000_2000;
+
+    fn stack_of(kernel: u64, cut: Option<&'static str>) -> Vec<String> {
+        let text = format!("{DO_EXIT:x} T do_exit\n{READ:x} T vfs_read\n");
+        let kernel_names = Kallsyms::parse(text.as_bytes());
+        let (files, runtimes) = (Files::default(), Runtimes::default());
+        let names = Names {
+            files: &files,
+            kernel: &kernel_names,
+            jit: None,
+            runtimes: &runtimes,
+        };
+        let process = Process::default();
+        let mut builder = Builder::new(&process, names, "cpu", 1);
+        builder.add(&Sample {
+            process: ProcessId { pid: 1, image: 1 },
+            tid: 1,
+            comm: Comm::new(b"cc1"),
+            why: Why::Cpu,
+            kernel: vec![kernel + 8],
+            user: vec![0x1234],
+            cut,
+            count: 1,
+            weight_ns: 1,
+            time_ns: 1,
+        });
+        let tree = Tree::from_profile(&builder.finish(), 0);
+        let named = |node| String::from_utf8_lossy(tree.name(node)).into_owned();
+        (1..tree.len()).map(named).collect()
+    }
+
+    #[test]
+    fn a_program_that_ends_has_no_stack_to_be_cut() {
+        assert_eq!(
+            stack_of(DO_EXIT, Some("unreadable")),
+            ["[exiting]", "do_exit"]
+        );
+        let whole = ["[unknown]", "vfs_read"];
+        assert_eq!(stack_of(READ, None), whole);
+        assert_eq!(
+            stack_of(READ, Some("unreadable")),
+            [&["[truncated]"], &whole[..]].concat()
+        );
     }
 }

@@ -17,8 +17,8 @@ const RUST_RUNTIME = new Set([
   "std", "core", "alloc", "proc_macro", "test", "rustc_demangle", "hashbrown", "compiler_builtins", "panic_unwind",
   "tokio", "tokio_util", "mio", "futures", "futures_core", "futures_util", "futures_executor", "async_std", "smol", "rayon", "rayon_core", "pilotlight", "__rustc",
 ]);
-const KERNEL_NAME = /^(\[k\]|\[kernel|entry_SYSCALL|do_syscall|__x64_sys_|__do_sys_|asm_(sysvec|exc)_|syscall_|ret_from_fork|exc_page_fault|vfs_|tcp_v[46]_|__schedule$|schedule$|do_(idle|futex|epoll|user_addr_fault)|x64_sys_call)/;
-const UNKNOWN_NAME = /^\[?(unknown|\?\?\?|unresolved|truncated)\]?$|^0x[0-9a-f]+$|^[^:\s]+\+0x[0-9a-f]+$|^$/i;
+const KERNEL_NAME = /^(\[k\]|\[kernel|\[exiting\]$|entry_SYSCALL|do_syscall|__x64_sys_|__do_sys_|asm_(sysvec|exc)_|syscall_|ret_from_fork|exc_page_fault|vfs_|tcp_v[46]_|__schedule$|schedule$|do_(idle|futex|epoll|user_addr_fault)|x64_sys_call)/;
+const UNKNOWN_NAME = /^\[?(unknown|\?\?\?|unresolved|truncated)\]?$|^\[(?:jit|script) code without a name\]$|^0x[0-9a-f]+$|^[^:\s]+\+0x[0-9a-f]+$|^$/i;
 /** `<`, `&`, `[`, `dyn `, `*mut `: what may stand before the crate in a Rust name. */
 const BEFORE_CRATE = /^(?:[<&[(\s*]|dyn |mut |const |impl )+/;
 const GO_NAME = /^((?:[\w.\-~%]+\/)*[\w\-~%]+(?:\.v\d+)?)\.[(\w]/;

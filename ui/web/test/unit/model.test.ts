@@ -120,6 +120,7 @@ test("origins: app, dependency, runtime, libc, kernel, unknown", () => {
     of(["checkout::main", "checkout::pricing::total", "<checkout::Cart as serde::Serialize>::serialize", "serde_json::to_vec", "<alloc::vec::Vec<T> as Drop>::drop", "tokio::runtime::park", "malloc", "__libc_start_main", "memcpy@plt", "entry_SYSCALL_64_after_hwframe", "libfoo.so+0x4f21", "0xdeadbeef", "[unknown]"]),
     ["app", "app", "app", "dependency", "runtime", "runtime", "libc", "libc", "libc", "kernel", "unknown", "unknown", "unknown"],
   );
+  assert.deepEqual(of(["[jit code without a name]", "[script code without a name]", "[truncated]", "[exiting]"]), ["unknown", "unknown", "unknown", "kernel"]);
   assert.deepEqual(of(["__rustc::__rust_alloc", "pilotlight_unwind::walk::unwind"], ["checkout"]), ["runtime", "runtime"]);
   assert.deepEqual(of(["pilotlight_server::query::tree"], ["pilotlight"]), ["app"]);
   assert.deepEqual(of(["main.handle", "net/http.(*conn).serve", "runtime.mallocgc", "github.com/acme/lib.Do"]), ["app", "runtime", "runtime", "dependency"]);
