@@ -9,7 +9,7 @@
 //! | `profile` | decode with validity check, encode, four bombs | google/pprof, prost |
 //! | `unwind` | ns a frame in a signal handler | frame pointers, framehop, libgcc |
 //! | `sdk` | handler, start, report, overhead, accuracy | pprof-rs with its three unwinders |
-//! | `agent` | the host agent: ticks, walks, tables, floods, and whether perf sees the same | OpenTelemetry's eBPF profiler (measured once), perf |
+//! | `agent` | the host agent: ticks, bursts, walks, tables, floods, and whether perf sees the same | OpenTelemetry's eBPF profiler (measured once), perf |
 //! | `sdk await` | a poll under spans and labels | async-backtrace, tracing |
 //! | `server` | ingest, acknowledgement, bytes, flame graph | Pyroscope, Parca (measured once) |
 //! | `edges` | requests beside 1,000 slow connections | without them |
@@ -21,8 +21,10 @@
 //! Peers are built on demand below `target/bench`; `profile` needs Go.
 
 mod agent;
+mod agent_bursts;
 mod agent_flood;
 mod agent_oracle;
+mod agent_otel;
 mod agent_tables;
 mod agent_walk;
 mod child;
@@ -73,6 +75,8 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["agent", groups @ ..] => agent::run(groups),
         // One measuring process of `agent`.
         ["agent-child", frequency_hz, load] => agent::measure(frequency_hz, load),
+        ["agent-bursts", work, every] => agent_bursts::measure(work, every),
+        ["agent-burster", work, every, seconds] => agent_bursts::burst(work, every, seconds),
         ["agent-walk", depth] => agent_walk::measure(depth),
         ["agent-flood", kind] => agent_flood::measure(kind),
         ["agent-flooder", kind] => agent_flood::flood(kind),

@@ -28,6 +28,12 @@ pub async fn run(arguments: args::Agent) -> Result<(), Failure> {
     if let Some(frequency_hz) = arguments.frequency_hz {
         options.sampler.frequency_hz = frequency_hz;
     }
+    if let Some(event) = arguments.event {
+        options.sampler.event = event;
+    }
+    if arguments.off_cpu.is_some() {
+        options.sampler.off_cpu_threshold_ns = arguments.off_cpu;
+    }
     if let Some(verify) = arguments.verify {
         options.sampler.verify = verify;
     }
@@ -53,9 +59,17 @@ pub async fn run(arguments: args::Agent) -> Result<(), Failure> {
     let agent = Agent::start(options).map_err(|error| refused(&error))?;
     text::data(&format!("server      {server}"));
     text::data(&format!(
-        "{SAMPLING}by {}, {frequency_hz} times a second of each CPU",
-        agent.sampler()
+        "{SAMPLING}by {}, {}",
+        agent.sampler(),
+        agent.event().how_often(frequency_hz)
     ));
+    if let Some(instead) = agent.instead() {
+        let (wanted, taken) = (instead.wanted.word(), agent.event().word());
+        let reason = &instead.reason;
+        text::news(&format!(
+            "event {wanted}: {reason}; {taken} is sampled instead"
+        ));
+    }
     if more.confine {
         confine(java);
     }

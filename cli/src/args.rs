@@ -146,6 +146,14 @@ pub struct Agent {
     /// Samples a second of each CPU, 1 to 997 [default: 19]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=997))]
     pub frequency_hz: Option<u32>,
+    /// What is sampled: cpu-clock, task-clock, page-faults, minor-faults, major-faults, context-switches, cpu-migrations,
+    /// or the processor's cycles, instructions, cache-references, cache-misses, branches, branch-misses, ref-cycles;
+    /// one sample in so many: page-faults@1 [default: cpu-clock]
+    #[arg(long, value_name = "EVENT[@N]", value_parser = pilotlight_host_agent::Event::parse)]
+    pub event: Option<pilotlight_host_agent::Event>,
+    /// Waits of threads that last so long or longer are profiled too, such as 1ms; by BPF only [default: none]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::agent::wait)]
+    pub off_cpu: Option<u64>,
     /// Only this process; may stand several times
     #[arg(long, value_name = "PID")]
     pub pid: Vec<u32>,

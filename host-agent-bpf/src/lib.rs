@@ -58,8 +58,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 /// What to sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Ticks a second of each logical CPU, 1–997.
-    pub frequency_hz: u32,
+    /// What a tick is.
+    pub event: Event,
     /// Only this process.
     pub only_pid: Option<u32>,
     /// Ticks of idle CPUs too.
@@ -74,6 +74,29 @@ pub struct Options {
     pub verify: f64,
     /// Kernel memory for tables and mappings, in bytes.
     pub table_budget_bytes: u64,
+}
+
+/// A perf event, and how many of it make a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `type` of `perf_event_attr`.
+    pub kind: u32,
+    /// `config` there.
+    pub config: u64,
+    /// `sample_period` there.
+    pub period: u64,
+}
+
+impl Event {
+    /// The clock of each logical CPU, `frequency_hz` times a second: 1–997.
+    pub fn clock(frequency_hz: u32) -> Event {
+        Event {
+            // PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK
+            kind: 1,
+            config: 0,
+            period: 1_000_000_000 / u64::from(frequency_hz.clamp(1, 997)),
+        }
+    }
 }
 
 /// Which waits to sample.
@@ -97,7 +120,7 @@ impl Default for OffCpu {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            frequency_hz: 19,
+            event: Event::clock(19),
             only_pid: None,
             idle: false,
             kernel: true,
@@ -239,6 +262,18 @@ pub struct ProgramFigures {
     pub run_time_ns: u64,
     /// How often it ran.
     pub runs: u64,
+}
+
+/// The number of each BPF program of this machine, and nanoseconds spent in it while statistics were on.
+pub fn run_times() -> Vec<(u32, u64)> {
+    let times = |program: aya::programs::ProgramInfo| {
+        let run_time_ns = program.run_time().as_nanos() as u64;
+        (program.id(), run_time_ns)
+    };
+    aya::programs::loaded_programs()
+        .flatten()
+        .map(times)
+        .collect()
 }
 
 /// Run time of BPF programs is counted, machine-wide, while the value lives; costs some 20 ns a run.

@@ -2,7 +2,7 @@
 
 use crate::{Error, Options, layout, sys};
 use aya::maps::{Map, MapData, RingBuf};
-use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
+use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy};
 use aya::programs::{BtfTracePoint, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
 use std::os::fd::{AsFd, OwnedFd};
@@ -63,14 +63,17 @@ impl Loaded {
 
     /// Begins sampling on every CPU that is on.
     pub fn attach(&mut self, options: &Options) -> Result<(), Error> {
-        let period_ns = 1_000_000_000 / u64::from(options.frequency_hz.clamp(1, 997));
+        let event = PerfEventConfig::Pmu {
+            pmu_type: options.event.kind,
+            config: options.event.config,
+        };
+        let period = SamplePolicy::Period(options.event.period);
         let cpus =
             aya::util::online_cpus().map_err(|(what, e)| Error::Cpus(format!("{what}: {e}")))?;
         for cpu in cpus {
             let scope = PerfEventScope::AllProcessesOneCpu { cpu };
-            let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
             let tick = self.tick()?;
-            tick.attach(clock, scope, SamplePolicy::Period(period_ns), false)
+            tick.attach(event, scope, period, false)
                 .map_err(program("on_tick"))?;
         }
         for (name, _) in tracepoints(options) {

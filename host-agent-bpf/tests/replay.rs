@@ -9,7 +9,7 @@ mod common;
 
 use common::{Code, Running, code_of, skip};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
-use pilotlight_agent_bpf::{Engine, Options, Raw, directory_entry};
+use pilotlight_agent_bpf::{Engine, Event, Options, Raw, directory_entry};
 use pilotlight_unwind::{Cache, End, Module, Modules, Rule, Segment, Stack, unwind_with};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -225,7 +225,7 @@ fn record() -> (Vec<Raw>, Vec<Code>) {
     let victim = Running::victim(&["100", "recursion", "signal", "qsort"]);
     let mut engine = Engine::load(&Options {
         only_pid: Some(victim.pid()),
-        frequency_hz: 497,
+        event: Event::clock(497),
         ..Options::default()
     })
     .expect("loads");

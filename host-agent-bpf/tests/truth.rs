@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Running, code_of, is_emulated, skip, tell};
-use pilotlight_agent_bpf::{Drained, Engine, Options};
+use pilotlight_agent_bpf::{Drained, Engine, Event, Options};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ fn sample(pid: u32, options: &Options, enough: u64) -> Drained {
 
 fn fast() -> Options {
     Options {
-        frequency_hz: frequency_hz(),
+        event: Event::clock(frequency_hz()),
         ..Options::default()
     }
 }

@@ -11,7 +11,7 @@ use crate::metrics;
 use crate::perf::PerfSampler;
 use crate::process::Processes;
 use crate::upload::Uploader;
-use crate::{Batch, Error, Sampler, SamplerOptions, UploadCounters, UploadOptions};
+use crate::{Batch, Error, Event, Sampler, SamplerOptions, UploadCounters, UploadOptions};
 use pilotlight_labels::Rule;
 use pilotlight_wire::{Authorization, Rng, SplitMix, Url};
 use std::path::PathBuf;
@@ -93,6 +93,8 @@ impl Options {
 /// A running agent.
 pub struct Agent {
     name: &'static str,
+    event: Event,
+    instead: Option<Instead>,
     counters: Arc<Counters>,
     uploads: Arc<UploadCounters>,
     processes: Arc<Processes>,
@@ -130,6 +132,7 @@ impl Agent {
             None => Files::default(),
         };
         let processes = Arc::new(Processes::with_files(files));
+        let instead = instead_of_missing(&mut options.sampler);
         let sampler = start_sampler(&options, &processes)?;
         let name = sampler.name();
         let counters = Arc::new(Counters::default());
@@ -149,9 +152,10 @@ impl Agent {
             folder: options.queue_folder,
         };
         let pusher = Pusher::start(push, Arc::clone(&counters))?;
-        let period_ns = 1_000_000_000 / u64::from(options.sampler.frequency_hz.clamp(1, 997));
+        let event = options.sampler.event;
         let export = ExportOptions {
-            period_ns,
+            event,
+            period: event.period(options.sampler.frequency_hz),
             ask_java: options.java_perf_map,
             instrumented: options.instrumented,
         };
@@ -180,6 +184,8 @@ impl Agent {
         let task = tokio::spawn(turns.run(options.interval, Arc::clone(&stop)));
         Ok(Agent {
             name,
+            event,
+            instead,
             counters,
             uploads,
             processes,
@@ -192,6 +198,16 @@ impl Agent {
     /// How it samples: `bpf` or `perf`.
     pub fn sampler(&self) -> &'static str {
         self.name
+    }
+
+    /// What it samples: what was asked for, unless [`Agent::instead`] says why not.
+    pub fn event(&self) -> Event {
+        self.event
+    }
+
+    /// The event that was asked for and that this machine does not have; a clock is sampled instead.
+    pub fn instead(&self) -> Option<&Instead> {
+        self.instead.as_ref()
     }
 
     /// Counts of samples and pushes.
@@ -213,6 +229,8 @@ impl Agent {
     pub fn metrics_text(&self) -> String {
         metrics::text(&metrics::State {
             sampler: self.name,
+            event: self.event,
+            instead: self.instead.as_ref(),
             counters: &self.counters,
             uploads: &self.uploads,
             processes: self.processes.count(),
@@ -234,6 +252,23 @@ impl Drop for Agent {
             following.abort();
         }
     }
+}
+
+/// An event that this machine does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instead {
+    /// What was asked for.
+    pub wanted: Event,
+    /// Why it is not there.
+    pub reason: String,
+}
+
+/// Takes the CPU's clock where there is no such event.
+fn instead_of_missing(options: &mut SamplerOptions) -> Option<Instead> {
+    let wanted = options.event;
+    let reason = wanted.missing()?;
+    options.event = Event::default();
+    Some(Instead { wanted, reason })
 }
 
 fn start_sampler(options: &Options, processes: &Arc<Processes>) -> Result<Box<dyn Sampler>, Error> {

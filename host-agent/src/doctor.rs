@@ -1,5 +1,8 @@
 //! What this host permits the agent, what is lost without it, and the line that grants it.
 
+mod features;
+
+use features::{Around, features};
 use std::io::Read;
 use std::path::Path;
 
@@ -16,6 +19,8 @@ pub struct Check {
     pub lost: &'static str,
     /// The line that grants it.
     pub grant: &'static str,
+    /// Sampling by BPF needs it.
+    for_bpf: bool,
 }
 
 /// What the checks are made of.
@@ -41,9 +46,12 @@ const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 const CAP_CHECKPOINT_RESTORE: u32 = 40;
 
-/// Looks at this host with the permissions of this process.
+/// Looks at this host with the permissions of this process: these first, then what can be done with them.
 pub fn checks() -> Vec<Check> {
-    judge(&Facts::of_this_host())
+    let facts = Facts::of_this_host();
+    let mut checks = judge(&facts);
+    checks.extend(features(&checks, &facts, &Around::of_this_host()));
+    checks
 }
 
 impl Facts {
@@ -115,18 +123,26 @@ fn is_root_namespace() -> bool {
     link.as_os_str() == "pid:[4026531836]"
 }
 
+fn has(granted: bool) -> String {
+    if granted { "yes" } else { "no" }.to_owned()
+}
+
 fn judge(facts: &Facts) -> Vec<Check> {
     let admin = facts.may(CAP_SYS_ADMIN);
     let perf = admin || facts.may(CAP_PERFMON) || facts.paranoid <= 0;
     let bpf = admin || facts.may(CAP_BPF);
-    let check = |what, granted, found: String, lost, grant| Check {
+    let check = |what: &'static str, granted, found: String, lost, grant| Check {
         what,
         granted,
         found,
         lost,
         grant,
+        for_bpf: what == "CAP_BPF"
+            || what == "CAP_PERFMON"
+            || what == "lockdown"
+            || what == "locked memory"
+            || what.starts_with("kernel "),
     };
-    let has = |granted: bool| if granted { "yes" } else { "no" }.to_owned();
     vec![
         check(
             "CAP_PERFMON",
@@ -224,7 +240,7 @@ pub const KEPT: u64 = 1 << CAP_DAC_READ_SEARCH
     | 1 << CAP_CHECKPOINT_RESTORE;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn missing(facts: &Facts) -> Vec<&'static str> {
@@ -235,7 +251,7 @@ mod tests {
             .collect()
     }
 
-    fn all() -> Facts {
+    pub(super) fn all() -> Facts {
         Facts {
             capabilities: KEPT,
             paranoid: 4,
@@ -300,6 +316,6 @@ mod tests {
 
     #[test]
     fn this_host_is_looked_at() {
-        assert_eq!(checks().len(), 10);
+        assert_eq!(checks().len(), 20);
     }
 }

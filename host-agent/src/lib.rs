@@ -29,8 +29,11 @@ pub mod confine;
 mod disk;
 pub mod doctor;
 mod error;
+mod event;
 mod export;
 pub mod files;
+#[doc(hidden)]
+pub mod hostile;
 pub mod labels;
 pub mod limits;
 mod metrics;
@@ -44,8 +47,9 @@ pub mod unwind;
 mod upload;
 pub mod verify;
 
-pub use agent::{Agent, Options};
+pub use agent::{Agent, Instead, Options};
 pub use error::Error;
+pub use event::Event;
 pub use export::{Counters, Protocol};
 pub use sampler::{Batch, Comm, Losses, Sample, Sampler, SamplerOptions, Why};
 pub use upload::{UploadCounters, UploadOptions};

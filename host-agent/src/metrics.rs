@@ -1,13 +1,16 @@
 //! What was sampled, lost and sent, and what the agent itself takes: Prometheus' text format.
 
 use crate::files::TableCounts;
-use crate::{Counters, Losses, UploadCounters};
+use crate::{Counters, Event, Instead, Losses, UploadCounters};
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is known of the agent at one moment.
 pub(crate) struct State<'a> {
     pub sampler: &'static str,
+    pub event: Event,
+    /// What was asked for instead of it.
+    pub instead: Option<&'a Instead>,
     pub counters: &'a Counters,
     pub uploads: &'a UploadCounters,
     /// Processes that are remembered.
@@ -24,6 +27,7 @@ pub(crate) fn text(state: &State<'_>) -> String {
     uploads(&mut out, state.uploads);
     let sampler = [(format!("{{sampler=\"{}\"}}", state.sampler), 1)];
     out.gauge("pilotlight_agent_info", "How it samples.", &sampler);
+    event(&mut out, state);
     tables(&mut out, &state.tables);
     let processes = "Processes that are remembered.";
     out.one("pilotlight_agent_processes", processes, state.processes);
@@ -38,6 +42,21 @@ pub(crate) fn text(state: &State<'_>) -> String {
     );
     costs(&mut out);
     out.0
+}
+
+/// What is sampled, and that another event was wanted.
+fn event(out: &mut Text, state: &State<'_>) {
+    let wanted = state
+        .instead
+        .map_or(state.event, |instead| instead.wanted)
+        .word();
+    let sampled = state.event.word();
+    let row = format!("{{event=\"{sampled}\",wanted=\"{wanted}\"}}");
+    let help = "What is sampled, and what was to be.";
+    out.gauge("pilotlight_agent_event_info", help, &[(row, 1)]);
+    let help = "1: this machine lacks the event that is wanted, and a clock is sampled instead.";
+    let missing = u8::from(state.instead.is_some());
+    out.one("pilotlight_agent_event_missing", help, missing);
 }
 
 fn samples(out: &mut Text, counters: &Counters) {
@@ -223,6 +242,11 @@ mod tests {
         counters.meet(&met);
         let text = text(&State {
             sampler: "perf",
+            event: Event::default(),
+            instead: Some(&Instead {
+                wanted: Event::parse("cycles").unwrap(),
+                reason: String::new(),
+            }),
             counters: &counters,
             uploads: &UploadCounters::default(),
             processes: 2,
@@ -235,6 +259,8 @@ mod tests {
             "pilotlight_agent_samples_total{state=\"exported\"} 7",
             "pilotlight_agent_lost_samples_total{reason=\"ring_full\"} 6",
             "pilotlight_agent_info{sampler=\"perf\"} 1",
+            "pilotlight_agent_event_info{event=\"cpu-clock\",wanted=\"cycles\"} 1",
+            "pilotlight_agent_event_missing 1",
             "pilotlight_agent_table_bytes 4096",
             "pilotlight_agent_verified_samples_total{outcome=\"different\"} 1",
             "pilotlight_agent_verify_mismatch_ratio 0.25",
@@ -285,6 +311,8 @@ mod tests {
         counters.meet(&met);
         let text = text(&State {
             sampler: "bpf",
+            event: Event::default(),
+            instead: None,
             counters: &counters,
             uploads: &uploads,
             processes: 0,

@@ -1,13 +1,15 @@
 //! What every way of sampling hands out.
 
-use crate::Error;
 use crate::process::ProcessId;
+use crate::{Error, Event};
 use std::collections::BTreeMap;
 
 /// What to sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerOptions {
-    /// Samples a second of each logical CPU. 1–997.
+    /// What is sampled.
+    pub event: Event,
+    /// Samples a second of each logical CPU, where a clock is sampled that has no period of its own. 1–997.
     pub frequency_hz: u32,
     /// Only these processes, with their threads; empty: all that may be sampled.
     pub pids: Vec<u32>,
@@ -24,6 +26,7 @@ pub struct SamplerOptions {
 impl Default for SamplerOptions {
     fn default() -> Self {
         Self {
+            event: Event::default(),
             frequency_hz: 19,
             pids: Vec::new(),
             kernel: true,
@@ -66,7 +69,7 @@ pub struct Batch {
 /// What a sample stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Why {
-    /// The thread was running.
+    /// The thread was running, when the CPU ticked or the event came.
     #[default]
     Cpu,
     /// The thread waited; the kind of wait where the system call tells: `futex`, `io`, `sleep`, `poll`, `other`.
@@ -94,8 +97,8 @@ pub struct Sample {
     pub kernel: Vec<u64>,
     /// How many samples.
     pub count: u64,
-    /// Time that they stand for, nanoseconds.
-    pub weight_ns: u64,
+    /// What they stand for: nanoseconds of time, or a number of the events that are sampled.
+    pub weight: u64,
     /// When the last of them was taken, nanoseconds since the Unix epoch.
     pub time_ns: i64,
 }

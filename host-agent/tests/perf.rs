@@ -115,7 +115,7 @@ fn the_hot_function_of_a_process_has_its_share_and_files_have_build_ids() {
     let share = count(&samples, in_hot) as f64 / count(&samples, |_| true) as f64;
     assert!(share > 0.9, "{share}");
     let period_ns = 1_000_000_000 / 197;
-    assert!(samples.iter().all(|s| s.weight_ns == s.count * period_ns));
+    assert!(samples.iter().all(|s| s.weight == s.count * period_ns));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+#[path = "agent/events.rs"]
+mod events;
 #[path = "agent/export.rs"]
 mod export;
 #[path = "agent/files.rs"]
@@ -90,11 +92,15 @@ fn is_hot(port: u16, service: &str, function: &str, least: f64) {
 
 /// Builds the C++ program under a name of its own; frames need unwind tables.
 fn hot_in_cpp(scratch: &Scratch, name: &str) -> PathBuf {
+    cpp(scratch, "hot.cpp", name)
+}
+
+fn cpp(scratch: &Scratch, file: &str, name: &str) -> PathBuf {
     let program = scratch.path().join(name);
     let compiled = Command::new("g++")
         .args(["-O2", "-fomit-frame-pointer", "-Wl,--build-id", "-o"])
         .arg(&program)
-        .arg(source("hot.cpp"))
+        .arg(source(file))
         .status();
     let done = compiled.is_ok_and(|status| status.success());
     assert!(done, "g++ is needed");

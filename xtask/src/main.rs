@@ -247,7 +247,11 @@ fn fuzz(seconds: &str) -> Result<(), String> {
 
 fn fuzz_target(target: &str, seconds: &str) -> Result<(), String> {
     let limit = format!("-max_total_time={seconds}");
-    let features = if target == "decode" { "" } else { "all" };
+    let features = match target {
+        "decode" => "",
+        agent if agent.starts_with("agent_") => "agent",
+        _ => "all",
+    };
     steps::cargo(&[
         "+nightly",
         "fuzz",

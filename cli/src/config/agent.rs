@@ -3,9 +3,9 @@
 use super::{read as read_file, refused};
 use crate::fail::Failure;
 use pilotlight_host_agent::labels::KubernetesOptions;
-use pilotlight_host_agent::{Options, Protocol};
+use pilotlight_host_agent::{Event, Options, Protocol};
 use pilotlight_scraper::config::reader::{Problems, Section};
-use pilotlight_scraper::config::{read_rules, read_tls};
+use pilotlight_scraper::config::{parse_duration, read_rules, read_tls};
 use pilotlight_wire::Url;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -54,6 +54,17 @@ pub fn apply(section: &Value, options: &mut Options) -> Result<More, Vec<String>
             Ok(frequency_hz @ 1..=997) => options.sampler.frequency_hz = frequency_hz,
             _ => agent.problem("frequency_hz", "must be 1 to 997"),
         }
+    }
+    if let Some(event) = agent.text("event") {
+        match Event::parse(&event) {
+            Ok(event) => options.sampler.event = event,
+            Err(reason) => agent.problem("event", &reason),
+        }
+    }
+    match agent.duration("off_cpu") {
+        Some(wait) if wait.is_zero() => agent.problem("off_cpu", "must be longer than 0"),
+        Some(wait) => options.sampler.off_cpu_threshold_ns = Some(wait.as_nanos() as u64),
+        None => {}
     }
     if let Some(kernel) = agent.truth("kernel") {
         options.sampler.kernel = kernel;
@@ -135,6 +146,13 @@ pub fn apply(section: &Value, options: &mut Options) -> Result<More, Vec<String>
     } else {
         Err(problems)
     }
+}
+
+/// The shortest wait that is profiled, such as `1ms`, in nanoseconds.
+pub fn wait(text: &str) -> Result<u64, String> {
+    let wait = parse_duration(text).ok().filter(|wait| !wait.is_zero());
+    let wait = wait.ok_or_else(|| "write a duration like 1ms, longer than 0".to_owned())?;
+    Ok(wait.as_nanos() as u64)
 }
 
 /// A share like `1%`, as a part of 1.
@@ -261,6 +279,19 @@ mod tests {
         let section = json!({"relabel_configs": [drop]});
         assert_eq!(apply(&section, &mut read), Ok(More::default()));
         assert_eq!(read.relabel, [Rule::read(&drop).unwrap()]);
+        let section = json!({"event": "page-faults@7", "off_cpu": "2ms"});
+        assert_eq!(apply(&section, &mut read), Ok(More::default()));
+        assert_eq!(read.sampler.event, Event::parse("page-faults@7").unwrap());
+        assert_eq!(read.sampler.off_cpu_threshold_ns, Some(2_000_000));
+        assert_eq!(wait("2ms"), Ok(2_000_000));
+        for wrong in ["0s", "x", ""] {
+            assert!(wait(wrong).is_err(), "{wrong}");
+        }
+        let problems = apply(&json!({"event": "cycles@9hz"}), &mut read).unwrap_err();
+        assert!(
+            problems[0].starts_with("agent.event: write cycles@"),
+            "{problems:?}"
+        );
         let section = json!({"relabel_configs": [{"action": "burn"}]});
         let problems = apply(&section, &mut read).unwrap_err();
         assert!(problems[0].starts_with("agent.relabel_configs[0].action: \"burn\""));

@@ -15,8 +15,8 @@ use crate::perf::{FLOOD_PAUSE, Foreign, Sideband};
 use crate::process::{ProcessId, Processes};
 use crate::verify::{Verdict, verdict};
 use crate::{Batch, Error, Losses, Sampler, SamplerOptions};
-pub use pilotlight_agent_bpf::enable_run_time_statistics;
-use pilotlight_agent_bpf::{Engine, OffCpu, Options, Raw, TableSize};
+use pilotlight_agent_bpf::{Engine, Event, OffCpu, Options, Raw, TableSize};
+pub use pilotlight_agent_bpf::{enable_run_time_statistics, run_times};
 use publish::Publisher;
 use queue::Queue;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ struct State {
     publisher: Publisher,
     processes: Arc<Processes>,
     pids: Vec<u32>,
-    period_ns: u64,
+    period: u64,
     /// What the thread met; handed out by the next drain.
     failed: Option<pilotlight_agent_bpf::Error>,
     /// Samples of processes whose tables are being made.
@@ -86,7 +86,7 @@ impl BpfSampler {
             publisher: Publisher::default(),
             processes: Arc::clone(&processes),
             pids: options.pids.clone(),
-            period_ns: 1_000_000_000 / u64::from(options.frequency_hz.clamp(1, 997)),
+            period: options.event.period(options.frequency_hz),
             failed: None,
             held: Vec::new(),
             evicted: 0,
@@ -150,8 +150,13 @@ fn engine_options(options: &SamplerOptions) -> Options {
         [pid] => Some(pid),
         _ => None,
     };
+    let (kind, config) = options.event.perf();
     Options {
-        frequency_hz: options.frequency_hz,
+        event: Event {
+            kind,
+            config,
+            period: options.event.period(options.frequency_hz),
+        },
         only_pid: only,
         kernel: options.kernel,
         by_thread: true,
@@ -337,7 +342,7 @@ impl State {
         batch.met.add("tables_evicted", evicted - before);
         for counted in &drained.counted {
             if self.wants(counted.pid) {
-                let sample = samples::sample(counted, &self.processes, &batch, self.period_ns);
+                let sample = samples::sample(counted, &self.processes, &batch, self.period);
                 match sample {
                     Some(sample) => batch.samples.push(sample),
                     None => batch.losses.add("no_process", counted.samples),

@@ -11,14 +11,14 @@ pub(super) fn sample(
     counted: &Counted,
     processes: &Processes,
     batch: &Batch,
-    period_ns: u64,
+    period: u64,
 ) -> Option<Sample> {
     let process = process_of(counted, processes)?;
     let user = counted.user.as_deref();
     // A kernel thread has no program.
     let lacks_stack = user.is_none() && !process.exe.is_empty();
-    let (why, weight_ns) = match counted.waiting {
-        None => (Why::Cpu, counted.samples * period_ns),
+    let (why, weight) = match counted.waiting {
+        None => (Why::Cpu, counted.samples.saturating_mul(period)),
         Some(call) => (Why::Waiting(kind_of_wait(call)), counted.waited_ns),
     };
     Some(Sample {
@@ -34,7 +34,7 @@ pub(super) fn sample(
             .or(lacks_stack.then_some("not_walked")),
         kernel: kernel_frames(counted),
         count: counted.samples,
-        weight_ns,
+        weight,
         time_ns: batch.until_ns,
     })
 }

@@ -16,7 +16,7 @@ use crate::limits;
 use crate::names::{JitNames, Kallsyms};
 use crate::process::{Context, Process, ProcessId, Processes, read_context, read_variables};
 use crate::upload::Uploader;
-use crate::{Batch, Sample, Why};
+use crate::{Batch, Event, Sample, Why};
 use pilotlight_labels::{Labels, Outcome, Rule, relabel};
 use profile::{Builder, Names};
 use std::collections::{BTreeMap, HashMap};
@@ -32,7 +32,7 @@ const CONTEXT_AGE: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 pub(crate) struct Export {
     pub labels: Labels,
-    /// `process_cpu` or `offcpu`.
+    /// `process_cpu`, `offcpu`, or of another event.
     pub name: &'static str,
     pub profile: pilotlight_profile::Profile,
 }
@@ -77,7 +77,9 @@ pub(crate) struct Exports {
 /// How profiles are made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExportOptions {
-    pub period_ns: u64,
+    pub event: Event,
+    /// Events a sample, or nanoseconds.
+    pub period: u64,
     /// Java processes are asked for their perf maps.
     pub ask_java: bool,
     /// CPU samples of processes that take samples of themselves are exported too.
@@ -117,6 +119,7 @@ impl Exporter {
             self.refresh_kernel();
         }
         let mut exports = Exports::default();
+        let is_clock = self.options.event.is_clock();
         for ((id, on_cpu), samples) in groups {
             let count = samples.iter().map(|sample| sample.count).sum::<u64>();
             let Some(process) = self.processes.get(id) else {
@@ -124,7 +127,7 @@ impl Exporter {
                 continue;
             };
             let context = self.context(&process);
-            if on_cpu && context.samples_itself && !self.options.instrumented {
+            if on_cpu && is_clock && context.samples_itself && !self.options.instrumented {
                 exports.left_to_sdk += count;
                 continue;
             }
@@ -210,8 +213,12 @@ impl Exporter {
             jit: self.jit.get(&process.id),
             runtimes: self.processes.runtimes(),
         };
-        let kind = if on_cpu { "cpu" } else { "offcpu" };
-        let mut builder = Builder::new(process, names, kind, self.options.period_ns);
+        let ExportOptions { event, period, .. } = self.options;
+        let (name, value) = match on_cpu {
+            true => (event.profile(), event.value()),
+            false => ("offcpu", ("offcpu", "nanoseconds")),
+        };
+        let mut builder = Builder::new(process, names, value, period);
         builder.time(batch.from_ns, batch.until_ns);
         for sample in samples {
             builder.add(sample);
@@ -219,7 +226,7 @@ impl Exporter {
         let shallow = builder.shallow();
         let export = Export {
             labels,
-            name: if on_cpu { "process_cpu" } else { "offcpu" },
+            name,
             profile: builder.finish(),
         };
         (export, shallow)

@@ -44,11 +44,16 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(process: &'a Process, names: Names<'a>, kind: &str, period_ns: u64) -> Builder<'a> {
+    pub fn new(
+        process: &'a Process,
+        names: Names<'a>,
+        (kind, unit): (&str, &str),
+        period: u64,
+    ) -> Builder<'a> {
         let mut builder = ProfileBuilder::new();
         builder.sample_type("samples", "count");
-        builder.sample_type(kind, "nanoseconds");
-        builder.period(kind, "nanoseconds", period_ns as i64);
+        builder.sample_type(kind, unit);
+        builder.period(kind, unit, period as i64);
         let [thread, wait, hidden] =
             ["thread", "wait", "scripts_not_seen"].map(|key| builder.string(key.as_bytes()));
         let hiding = hiding(process, names.files);
@@ -120,7 +125,7 @@ impl<'a> Builder<'a> {
             self.shallow += sample.count;
         }
         let labels = self.builder.label_set(&labels);
-        let values = [sample.count as i64, sample.weight_ns as i64];
+        let values = [sample.count as i64, sample.weight as i64];
         self.builder.sample(stack, labels, &values);
     }
 

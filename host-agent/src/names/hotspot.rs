@@ -39,7 +39,12 @@ pub fn ask(process: &Process, command: &str) -> io::Result<String> {
     stream
         .take(limits::PROC_FILE_BYTES)
         .read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer).into_owned();
+    text_of(&answer)
+}
+
+/// An answer begins with a line that holds a number, 0 for a command that was done.
+pub(crate) fn text_of(answer: &[u8]) -> io::Result<String> {
+    let answer = String::from_utf8_lossy(answer).into_owned();
     match answer.strip_prefix("0\n") {
         Some(text) => Ok(text.to_owned()),
         None => Err(io::Error::other(answer)),

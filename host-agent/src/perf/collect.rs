@@ -35,7 +35,7 @@ struct Sum {
 pub(super) struct Collector {
     processes: Arc<Processes>,
     options: SamplerOptions,
-    period_ns: u64,
+    period: u64,
     /// What is added to the records' clock to get Unix time.
     unix_offset_ns: u64,
     from_ns: u64,
@@ -55,7 +55,7 @@ impl Collector {
         Collector {
             processes,
             options: options.clone(),
-            period_ns: 1_000_000_000 / u64::from(options.frequency_hz.clamp(1, 997)),
+            period: options.event.period(options.frequency_hz),
             unix_offset_ns: sys::unix_ns().wrapping_sub(sys::monotonic_ns()),
             from_ns: sys::unix_ns(),
             waiting: Vec::new(),
@@ -245,7 +245,7 @@ impl Collector {
         let until_ns = sys::unix_ns();
         let from_ns = std::mem::replace(&mut self.from_ns, until_ns);
         let offset_ns = self.unix_offset_ns;
-        let period_ns = self.period_ns;
+        let period = self.period;
         let mut met = Losses::default();
         met.add("mappings_left_out", self.floods.take_left_out());
         let sample = |(key, sum): (Key, Sum)| Sample {
@@ -257,7 +257,7 @@ impl Collector {
             cut: key.cut,
             kernel: key.kernel,
             count: sum.count,
-            weight_ns: sum.count * period_ns,
+            weight: sum.count * period,
             time_ns: sum.time_ns.wrapping_add(offset_ns) as i64,
         };
         Batch {

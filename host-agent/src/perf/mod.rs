@@ -22,7 +22,7 @@ mod sys;
 pub(crate) use sideband::{Foreign, Sideband};
 
 use crate::process::Processes;
-use crate::{Batch, Error, Sampler, SamplerOptions};
+use crate::{Batch, Error, Event, Sampler, SamplerOptions};
 use collect::Collector;
 use open::Events;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +34,24 @@ use std::time::Duration;
 const TURN: Duration = Duration::from_millis(100);
 /// New processes of the same user are looked for this often, where the kernel does not tell of them.
 const SCAN: Duration = Duration::from_secs(1);
+
+/// Whether this machine has the event, and this process may count it.
+pub(crate) fn try_event(event: Event) -> std::io::Result<()> {
+    open::try_event(event)
+}
+
+/// Any bytes as a record: [`crate::hostile`].
+pub(crate) fn hostile(input: &[u8]) {
+    let record = record::parse(input);
+    let _ = (
+        record.changes(),
+        record::maps(input),
+        record::time_ns(input),
+    );
+    if let record::Record::Sample(sample) = record {
+        assert!(sample.kernel().len() <= input.len() / 8 && sample.stack.len() <= input.len());
+    }
+}
 
 /// The sampler; see the module.
 pub struct PerfSampler {

@@ -2,7 +2,7 @@
 
 use super::ring::Ring;
 use super::sys::{self, Attributes, flag, sample};
-use crate::{Error, SamplerOptions};
+use crate::{Error, Event, SamplerOptions};
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -55,6 +55,7 @@ impl Events {
     /// What processes do, on all CPUs, without samples.
     pub fn without_samples(options: &SamplerOptions) -> Result<Events, Error> {
         let attributes = Attributes {
+            kind: sys::SOFTWARE,
             config: sys::DUMMY,
             sample_period: 0,
             sample_type: sample::TID | sample::TIME,
@@ -89,6 +90,7 @@ impl Events {
         pids: &[u32],
     ) -> Result<Events, Error> {
         let holder = Attributes {
+            kind: sys::SOFTWARE,
             config: sys::DUMMY,
             sample_period: 0,
             flags: attributes.flags & (flag::EXCLUDE_KERNEL | flag::USE_CLOCK_ID | flag::WATERMARK),
@@ -204,8 +206,21 @@ impl Events {
     }
 }
 
+/// Whether this machine has the event: opened once, on this thread, and closed.
+pub(super) fn try_event(event: Event) -> io::Result<()> {
+    let (kind, config) = event.perf();
+    let attributes = Attributes {
+        kind,
+        config,
+        sample_period: event.period(1),
+        flags: flag::DISABLED | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HYPERVISOR,
+        ..Attributes::default()
+    };
+    sys::open(&attributes, 0, -1).map(drop)
+}
+
 fn attributes(options: &SamplerOptions) -> Attributes {
-    let frequency_hz = u64::from(options.frequency_hz.clamp(1, 997));
+    let (kind, config) = options.event.perf();
     let mut flags = flag::DISABLED
         | flag::EXCLUDE_HYPERVISOR
         | flag::EXCLUDE_IDLE
@@ -222,9 +237,9 @@ fn attributes(options: &SamplerOptions) -> Attributes {
         flags |= flag::EXCLUDE_KERNEL_CHAIN;
     }
     Attributes {
-        kind: sys::SOFTWARE,
-        config: sys::CPU_CLOCK,
-        sample_period: 1_000_000_000 / frequency_hz,
+        kind,
+        config,
+        sample_period: options.event.period(options.frequency_hz),
         sample_type: sample::TID
             | sample::TIME
             | sample::CALLCHAIN

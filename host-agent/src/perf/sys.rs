@@ -29,7 +29,6 @@ pub(super) struct Attributes {
 }
 
 pub(super) const SOFTWARE: u32 = 1;
-pub(super) const CPU_CLOCK: u64 = 0;
 pub(super) const DUMMY: u64 = 9;
 
 pub(super) mod sample {

@@ -109,6 +109,15 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
+/// Any bytes as header and as payload.
+pub(super) fn hostile(input: &[u8]) {
+    if let Some(header) = input.first_chunk() {
+        let place = check(header);
+        assert!(place.is_none_or(|(size, _)| size <= limits::CONTEXT_BYTES));
+    }
+    assert!(decode(input).resource.len() <= ATTRIBUTES * input.len().max(1));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

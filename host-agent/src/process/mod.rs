@@ -19,6 +19,13 @@ pub use variables::read_variables;
 use crate::sampler::Comm;
 use std::sync::Arc;
 
+/// Everything here that reads what a process may forge: [`crate::hostile`].
+pub(crate) fn hostile(input: &[u8]) {
+    context::hostile(input);
+    variables::hostile(input);
+    proc::hostile(input);
+}
+
 /// One program in one process: a pid that is used again, or that executes another program, gets another number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId {

@@ -65,6 +65,12 @@ fn namespace_pids(status: &[u8]) -> Vec<u32> {
         .collect()
 }
 
+/// Any bytes as `stat` and as `status`.
+pub(super) fn hostile(input: &[u8]) {
+    let _ = start_ticks(input);
+    let _ = namespace_pids(input);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,6 +24,13 @@ fn chosen(environ: &[u8], wanted: &[(String, String)]) -> Vec<(String, String)> 
     wanted.iter().filter_map(value).collect()
 }
 
+/// Any bytes as an environment.
+pub(super) fn hostile(input: &[u8]) {
+    let pair = |name: &str| (name.to_owned(), name.to_lowercase());
+    let found = chosen(input, &[pair("POD_NAME"), pair("ZONE")]);
+    assert!(found.len() <= 2);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

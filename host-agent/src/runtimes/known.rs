@@ -77,6 +77,16 @@ pub struct Found {
 }
 
 impl Found {
+    /// A CPython whose structures begin at 0 of its memory.
+    pub(super) fn of_python(version: (u8, u8)) -> Found {
+        Found {
+            known: &KNOWN[0],
+            version: Some(version),
+            root: 0,
+            executor: Symbol::default(),
+        }
+    }
+
     /// Its frames are walked.
     pub fn is_walked(&self) -> bool {
         let is_known = |version| super::offsets::VERSIONS.contains(&version);

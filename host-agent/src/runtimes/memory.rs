@@ -14,6 +14,11 @@ impl Memory {
         File::open(format!("/proc/{pid}/mem")).ok().map(Memory)
     }
 
+    /// A file that stands for a process: its offsets are addresses.
+    pub fn of(file: File) -> Memory {
+        Memory(file)
+    }
+
     /// All bytes at `address`, or nothing.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()> {
         // Beyond the first half there is no user's memory, and the offset would be negative.

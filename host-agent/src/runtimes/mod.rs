@@ -16,6 +16,7 @@
 //! | `frames` | the frames of one process, by number |
 
 mod frames;
+mod hostile;
 mod known;
 mod lines;
 mod memory;
@@ -30,6 +31,10 @@ pub use lines::line_of;
 pub use python::Python;
 pub(crate) use survey::{Hiding, hiding};
 pub use survey::{Seen, survey};
+
+pub(crate) use hostile::hostile;
+#[cfg(test)]
+pub(crate) use hostile::memory_of_python;
 
 use crate::files::Code;
 use crate::process::ProcessId;

@@ -45,7 +45,11 @@ pub struct Python {
 impl Python {
     /// The interpreter that was found in a file that `pid` mapped with `bias`.
     pub fn open(pid: u32, found: &Found, bias: u64) -> Option<Python> {
-        let memory = Memory::open(pid)?;
+        Python::of(Memory::open(pid)?, found, bias)
+    }
+
+    /// As [`Python::open`], of memory that is open already.
+    pub(super) fn of(memory: Memory, found: &Found, bias: u64) -> Option<Python> {
         let root = found.root.wrapping_add(bias);
         let version = found.version?;
         // What the interpreter says of itself is right for every build of it.
@@ -68,18 +72,22 @@ impl Python {
         self.runtime
     }
 
+    /// File, name, qualified name and table of lines of a code object: pointers.
+    pub(super) fn names_of(&self, code: u64) -> Option<[u64; 4]> {
+        let mut bytes = [0; 32];
+        let at = code.wrapping_add(u64::from(self.layout.walk.code_names));
+        self.memory.read(at, &mut bytes)?;
+        let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes);
+        Some([word(0).ok()?, word(8).ok()?, word(16).ok()?, word(24).ok()?])
+    }
+
     /// The function of a frame; `None` when its code object is gone, or was none.
     pub fn function(&self, frame: &Interpreted) -> Option<Function> {
         let layout = &self.layout;
         let field = |offset: u32| frame.code.wrapping_add(u64::from(offset));
-        let pointers = || -> Option<[u64; 4]> {
-            let mut bytes = [0; 32];
-            self.memory
-                .read(field(layout.walk.code_names), &mut bytes)?;
-            let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes);
-            Some([word(0).ok()?, word(8).ok()?, word(16).ok()?, word(24).ok()?])
-        };
-        let before = pointers().filter(|found| check(*found) == frame.check)?;
+        let before = self
+            .names_of(frame.code)
+            .filter(|found| check(*found) == frame.check)?;
         let [file, name, qualified, lines] = before;
         let mut first_line = [0; 4];
         self.memory
@@ -91,7 +99,7 @@ impl Python {
             lines: self.bytes(lines).unwrap_or_default().into(),
         };
         // The same still after it was read.
-        (pointers()? == before).then_some(function)
+        (self.names_of(frame.code)? == before).then_some(function)
     }
 
     fn bytes(&self, object: u64) -> Option<Vec<u8>> {

@@ -59,7 +59,7 @@ const RULE_BYTES: usize = 12;
 /// Verdicts on one process, whose tables in the kernel are what `table` makes of them.
 fn verdicts(pid: u32, modules: &Modules, table: impl Fn(&Table) -> Table) -> (u64, u64) {
     let mut engine = Engine::load(&Options {
-        frequency_hz: 497,
+        event: pilotlight_agent_bpf::Event::clock(497),
         only_pid: Some(pid),
         verify: 1.0,
         ..Options::default()
