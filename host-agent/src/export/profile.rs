@@ -280,7 +280,7 @@ mod tests {
             runtimes: &runtimes,
         };
         let process = Process::default();
-        let mut builder = Builder::new(&process, names, "cpu", 1);
+        let mut builder = Builder::new(&process, names, ("cpu", "nanoseconds"), 1);
         builder.add(&Sample {
             process: ProcessId { pid: 1, image: 1 },
             tid: 1,
@@ -290,7 +290,7 @@ mod tests {
             user: vec![0x1234],
             cut,
             count: 1,
-            weight_ns: 1,
+            weight: 1,
             time_ns: 1,
         });
         let tree = Tree::from_profile(&builder.finish(), 0);
