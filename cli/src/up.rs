@@ -107,6 +107,7 @@ fn own_token(access: &mut AccessRules) -> Result<Option<String>, Failure> {
 /// Starts the sampler of this process; without it everything else still works.
 fn profile_self() -> Option<pilotlight::Guard> {
     match pilotlight::Config::new(SELF)
+        .version(env!("CARGO_PKG_VERSION"))
         .no_listener()
         .frequency_hz(SELF_HZ)
         .start()

@@ -8,7 +8,7 @@ use crate::push::{Parcel, Pusher};
 use crate::report::{Cause, Failure, TargetState, elapsed};
 use crate::target::Target;
 use pilotlight_profile::Limits;
-use pilotlight_wire::{Bytes, Call, Client, Clock, Error, HeaderValue, first_bytes};
+use pilotlight_wire::{Bytes, Call, Client, Clock, Error, HeaderMap, HeaderValue, first_bytes};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,11 +93,11 @@ async fn scrape(shared: &Shared, job: &ScrapeConfig, state: &TargetState, target
     let result = fetch_and_check(shared, job, target).await;
     let took = elapsed(&*shared.clock, start);
     let outcome = match result {
-        Ok((body, checked)) => {
+        Ok((Fetched { body, version }, checked)) => {
             let size = body.len() as u64;
             let end_ns = shared.clock.unix_ns();
             shared.pusher.push(Parcel {
-                series: target.labels.selector(),
+                series: series(target, version.as_deref()),
                 name: target.profile.name.clone(),
                 body,
                 // the payload's own time is trusted; ours is for payloads without one
@@ -121,12 +121,12 @@ async fn fetch_and_check(
     shared: &Shared,
     job: &ScrapeConfig,
     target: &Target,
-) -> Result<(Bytes, Checked), Failure> {
+) -> Result<(Fetched, Checked), Failure> {
     if let Some(reason) = &target.refused {
         return Err(failure(Cause::Limit, format!("{}: {reason}", target.url)));
     }
     let _capture = reserve(shared, target)?;
-    let body = fetch(shared, job, target).await.map_err(|error| {
+    let fetched = fetch(shared, job, target).await.map_err(|error| {
         let cause = if matches!(error, Error::TooLarge { .. }) {
             Cause::Limit
         } else {
@@ -134,11 +134,12 @@ async fn fetch_and_check(
         };
         failure(cause, error.to_string())
     })?;
-    let checked = checked(shared, job, &body).await.map_err(|reason| {
+    let body = &fetched.body;
+    let checked = checked(shared, job, body).await.map_err(|reason| {
         let error = Error::NotAProfile {
             url: target.url.to_string(),
             reason,
-            first: first_bytes(&body),
+            first: first_bytes(body),
         };
         failure(Cause::NotAProfile, error.to_string())
     })?;
@@ -149,7 +150,7 @@ async fn fetch_and_check(
         );
         return Err(failure(Cause::Limit, text));
     }
-    Ok((body, checked))
+    Ok((fetched, checked))
 }
 
 /// A Go process has one CPU profiler: the second capture would only get an error, so it is not sent.
@@ -174,7 +175,33 @@ fn reserve<'s>(
     }
 }
 
-async fn fetch(shared: &Shared, job: &ScrapeConfig, target: &Target) -> Result<Bytes, Error> {
+/// An answer, and the version of itself that the service told.
+struct Fetched {
+    body: Bytes,
+    version: Option<String>,
+}
+
+/// Header of pilotlight's SDK.
+const VERSION: &str = "pilotlight-version";
+/// Longer ones are no versions.
+const VERSION_BYTES: usize = 128;
+
+/// The target's labels; its version where neither configuration nor rules gave one.
+fn series(target: &Target, version: Option<&str>) -> String {
+    let mut labels = target.labels.clone();
+    if let Some(version) = version {
+        labels.set_default("version", version);
+    }
+    labels.selector()
+}
+
+fn version_in(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(VERSION)?.to_str().ok()?;
+    let is_version = (1..=VERSION_BYTES).contains(&text.len());
+    is_version.then(|| text.to_owned())
+}
+
+async fn fetch(shared: &Shared, job: &ScrapeConfig, target: &Target) -> Result<Fetched, Error> {
     let seconds = Duration::from_secs(target.profile.seconds.unwrap_or(0));
     let timeout = seconds + target.timeout;
     let limit = match job.body_size_limit {
@@ -192,7 +219,10 @@ async fn fetch(shared: &Shared, job: &ScrapeConfig, target: &Target) -> Result<B
     }
     let client = shared.clients.get(&job.job_name);
     let client = client.unwrap_or(&shared.client);
-    Ok(client.send(call).await?.success()?.body)
+    let answer = client.send(call).await?.success()?;
+    let version = version_in(&answer.headers);
+    let body = answer.body;
+    Ok(Fetched { body, version })
 }
 
 async fn checked(shared: &Shared, job: &ScrapeConfig, body: &Bytes) -> Result<Checked, String> {

@@ -504,3 +504,56 @@ fn followed_files_start_and_end_loops_and_leave_others_running() {
         handle.stop(Duration::from_secs(1)).await;
     });
 }
+
+#[test]
+fn a_service_s_own_version_is_a_label_unless_the_target_has_one() {
+    run(async {
+        let server = sink().await;
+        let versioned =
+            |head: &'static str| Peer::start(move |_, _| Act::Answer(200, head, profile(1, 1)));
+        let told = versioned("Pilotlight-Version: 1.4.2\r\n").await;
+        let wrong = versioned("Pilotlight-Version: \r\n").await;
+        let mut canary = fast_job("canary", &[&told.address]);
+        canary.static_configs[0].labels.set("version", "canary");
+        let jobs = vec![
+            fast_job("told", &[&told.address]),
+            fast_job("wrong", &[&wrong.address]),
+            canary,
+        ];
+        let handle = Scraper::start(jobs, options(server.url()));
+        let series = |job: &str, peer: &Peer, version: &str| {
+            let address = &peer.address;
+            format!(r#"{{instance="{address}",job="{job}",service_name="{job}"{version}}}"#)
+        };
+        for expected in [
+            series("told", &told, r#",version="1.4.2""#),
+            series("wrong", &wrong, ""),
+            series("canary", &told, r#",version="canary""#),
+        ] {
+            until(&expected, || {
+                server
+                    .seen()
+                    .iter()
+                    .find(|request| decoded(&request.target).contains(&expected))
+                    .map(|_| ())
+            })
+            .await;
+        }
+        drop(handle);
+    });
+}
+
+/// Percent-encoding taken back.
+fn decoded(target: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = target.bytes();
+    while let Some(byte) = rest.next() {
+        let digit = |byte: Option<u8>| (byte.unwrap() as char).to_digit(16).unwrap() as u8;
+        bytes.push(if byte == b'%' {
+            digit(rest.next()) << 4 | digit(rest.next())
+        } else {
+            byte
+        });
+    }
+    String::from_utf8(bytes).unwrap()
+}

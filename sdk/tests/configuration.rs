@@ -70,6 +70,28 @@ fn environment_overrides_the_program_and_nonsense_is_refused() {
         assert_eq!(respond(&switch).status, status);
         drop(guard);
     }
+    let told = |guard| {
+        let answer = respond(&Request::new("HEAD", "/debug/pprof/profile", "seconds=1"));
+        drop(guard);
+        let mut headers = answer.headers.into_iter();
+        headers.find_map(|(name, value)| (name == "Pilotlight-Version").then_some(value))
+    };
+    let start = || Config::new("test").no_listener();
+    assert_eq!(told(start().start().unwrap()), None);
+    let otel = |value| start_under("OTEL_RESOURCE_ATTRIBUTES", value).unwrap();
+    assert_eq!(told(otel("service.version=3.1,a=b")).unwrap(), "3.1");
+    assert_eq!(told(otel("service.version=not a version")), None);
+    assert_eq!(
+        told(start().version("1.4").start().unwrap()).unwrap(),
+        "1.4"
+    );
+    let guard = start_under("PILOTLIGHT_VERSION", "2.0-rc1").unwrap();
+    assert_eq!(told(guard).unwrap(), "2.0-rc1");
+    let refused = start_under("PILOTLIGHT_VERSION", "a b")
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("without spaces"), "{refused}");
+
     let refused = pilotlight::take("profile", Duration::ZERO).unwrap_err();
     assert!(refused.to_string().contains("switched off"), "{refused}");
 }
@@ -79,6 +101,8 @@ fn settings_out_of_range_are_refused_before_anything_starts() {
     for config in [
         Config::new("test").frequency_hz(0),
         Config::new("test").frequency_hz(10_001),
+        Config::new("test").version(""),
+        Config::new("test").version("1.2\r\nX: y"),
         Config::new("test").max_depth(0),
         Config::new("test").max_depth(1025),
         Config::new("test").ring_bytes(100),

@@ -34,6 +34,7 @@ struct Confirmation {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let _pilotlight = pilotlight::Config::new("checkout")
+        .version(env!("CARGO_PKG_VERSION"))
         .lock_rate_ns(100_000) // for `mutex` and `block`
         .await_profile(true)
         .start()?;

@@ -1,7 +1,7 @@
 //! What the environment says over the program.
 
 use super::{AfterFork, Config, Error};
-use crate::Engine;
+use crate::{Engine, otel};
 
 impl Config {
     /// `None` when the environment switches everything off.
@@ -10,6 +10,12 @@ impl Config {
             return Ok(None);
         }
         self.override_push()?;
+        if let Some(version) = variable("PILOTLIGHT_VERSION") {
+            self.version = Some(version);
+        }
+        // What others say of the service is no reason not to start.
+        let said = || otel::service_version().filter(|version| super::is_version(version));
+        self.version = self.version.or_else(said);
         if let Some(allowed) = flag("PILOTLIGHT_HTTP_SWITCH")? {
             self.http_switch = allowed;
         }

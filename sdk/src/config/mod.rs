@@ -12,7 +12,7 @@ pub use error::Error;
 use crate::{Engine, Guard, engine, heap, http, otel, spans, symbols, wall};
 
 /// How to start. Environment variables override what the program says:
-/// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_LISTEN` (address or `none`),
+/// `PILOTLIGHT_ENABLED` (`true`/`false`), `PILOTLIGHT_VERSION`, `PILOTLIGHT_LISTEN` (address or `none`),
 /// `PILOTLIGHT_FREQUENCY_HZ`, `PILOTLIGHT_HTTP_SWITCH` (`true`/`false`), `PILOTLIGHT_AWAIT`
 /// (`true`/`false`), `PILOTLIGHT_OTEL_CONTEXT` (`true`/`false`), `PILOTLIGHT_TRACE_IDS`
 /// (`true`/`false`), `PILOTLIGHT_LOCK_RATE_NS`,
@@ -28,6 +28,7 @@ use crate::{Engine, Guard, engine, heap, http, otel, spans, symbols, wall};
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) service: String,
+    pub(crate) version: Option<String>,
     pub(crate) frequency_hz: u32,
     pub(crate) engine: Engine,
     pub(crate) listen: Option<String>,
@@ -83,6 +84,7 @@ impl Config {
     pub fn new(service: &str) -> Config {
         Config {
             service: service.to_string(),
+            version: None,
             frequency_hz: DEFAULT_FREQUENCY_HZ,
             engine: Engine::Auto,
             listen: Some(DEFAULT_LISTEN.to_string()),
@@ -103,6 +105,15 @@ impl Config {
             trace_ids: false,
             after_fork: AfterFork::Off,
         }
+    }
+
+    /// Version of the service, such as `env!("CARGO_PKG_VERSION")`: 1 to 128 ASCII characters without spaces. Scraped and
+    /// pushed profiles have it as their label `version`, so that a deploy is seen and compared with what ran before.
+    /// Without one, `service.version` of `OTEL_RESOURCE_ATTRIBUTES` counts.
+    #[must_use]
+    pub fn version(mut self, version: &str) -> Config {
+        self.version = Some(version.to_string());
+        self
     }
 
     /// Samples per second of CPU time, 1 to 10,000. Above the kernel's tick (often 250) only
@@ -278,7 +289,7 @@ impl Config {
         otel::put_in_samples(config.trace_ids);
         if config.otel_context {
             // Something for others: it is no reason not to start.
-            let _ = otel::publish(&config.service);
+            let _ = otel::publish(&config.service, config.version.as_deref());
         }
         if config.await_profile {
             spans::set_await_enabled(true);
@@ -287,6 +298,7 @@ impl Config {
         guard.server = server.map_err(Error::Thread)?;
         #[cfg(feature = "push")]
         if let Some(push) = config.push {
+            let push = push.of_version(config.version.as_deref());
             guard.pusher = Some(crate::push::Pusher::start(&config.service, push)?);
         }
         Ok(guard)
@@ -295,6 +307,10 @@ impl Config {
     fn check(&self) -> Result<(), Error> {
         if !(1..=10_000).contains(&self.frequency_hz) {
             return setting("frequency_hz", self.frequency_hz.to_string(), "1 to 10000");
+        }
+        if let Some(version) = self.version.as_ref().filter(|version| !is_version(version)) {
+            let expected = "1 to 128 ASCII characters without spaces";
+            return setting("version", version.clone(), expected);
         }
         if !(0.01..=100.0).contains(&self.budget_cpu_percent) {
             let value = self.budget_cpu_percent.to_string();
@@ -313,6 +329,11 @@ impl Config {
     pub(crate) fn period(&self) -> Duration {
         Duration::from_nanos(1_000_000_000 / u64::from(self.frequency_hz))
     }
+}
+
+/// It stands in headers and labels.
+fn is_version(text: &str) -> bool {
+    (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// A setting that makes no sense.

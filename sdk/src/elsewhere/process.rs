@@ -10,9 +10,14 @@ pub(crate) fn lock() -> &'static dyn Held {
     &NOTHING
 }
 
+/// The environment is not asked here.
+pub(crate) fn service_version() -> Option<String> {
+    None
+}
+
 /// # Errors
 /// Always.
-pub(crate) fn publish(_service: &str) -> io::Result<()> {
+pub(crate) fn publish(_service: &str, _version: Option<&str>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

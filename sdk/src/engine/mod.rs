@@ -36,6 +36,7 @@ static MODULES_WANTED: AtomicUsize = AtomicUsize::new(0);
 /// What runs while a guard lives.
 pub(crate) struct Engine {
     pub(crate) service: String,
+    pub(crate) version: Option<String>,
     pub(crate) period: Duration,
     pub(crate) wall: wall::Settings,
     sampler: threads::Engine,
@@ -98,6 +99,7 @@ pub(crate) fn start(config: &Config) -> Result<Arc<Engine>, Error> {
     threads::keep_hook();
     let engine = Arc::new(Engine {
         service: config.service.clone(),
+        version: config.version.clone(),
         period: config.period(),
         wall: config.wall.clone(),
         sampler: config.engine,
@@ -140,6 +142,7 @@ impl Engine {
     fn again(&self) -> Engine {
         Engine {
             service: self.service.clone(),
+            version: self.version.clone(),
             sampler: self.sampler,
             period: self.period,
             wall: self.wall.clone(),

@@ -142,8 +142,15 @@ fn download(name: &str, body: Body) -> Response {
     let mut response = Response::new(200, "application/octet-stream", Vec::new());
     let disposition = format!("attachment; filename=\"{name}\"");
     response.headers.push(("Content-Disposition", disposition));
+    let engine = crate::engine::current().ok();
+    if let Some(version) = engine.and_then(|engine| engine.version.clone()) {
+        response.headers.push((VERSION, version));
+    }
     Response { body, ..response }
 }
+
+/// Header that tells scrapers which version of the service a profile is of.
+const VERSION: &str = "Pilotlight-Version";
 
 /// `/` is ours alone, so it leads to the index too.
 fn is_known_outside_prefix(path: &str) -> bool {

@@ -4,21 +4,21 @@
 /// Attributes taken from `OTEL_RESOURCE_ATTRIBUTES` at most.
 const MAX_ATTRIBUTES: usize = 64;
 
-/// `service` and what the environment says about it.
-pub(super) fn process_context(service: &str) -> Vec<u8> {
-    let said = std::env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
-    encode(service, &said)
+/// The service and what the environment says about it.
+pub(super) fn process_context(service: &str, version: Option<&str>) -> Vec<u8> {
+    encode(service, version, &environment())
 }
 
-fn encode(service: &str, environment: &str) -> Vec<u8> {
+fn encode(service: &str, version: Option<&str>, environment: &str) -> Vec<u8> {
     let mut resource = Vec::new();
-    let own = [
+    let mut own = vec![
         ("service.name", service),
         ("telemetry.sdk.name", "pilotlight"),
         ("telemetry.sdk.language", "rust"),
         ("telemetry.sdk.version", env!("CARGO_PKG_VERSION")),
     ];
-    let mut keys: Vec<String> = own.map(|(key, _)| key.to_string()).into();
+    own.extend(version.map(|version| ("service.version", version)));
+    let mut keys: Vec<String> = own.iter().map(|(key, _)| key.to_string()).collect();
     for (key, value) in own {
         field(&mut resource, 1, &attribute(key, &text(value)));
     }
@@ -41,6 +41,19 @@ fn encode(service: &str, environment: &str) -> Vec<u8> {
         field(&mut context, 2, &attribute(key, &value));
     }
     context
+}
+
+fn environment() -> String {
+    std::env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default()
+}
+
+/// The service's version, where the environment says it.
+pub(super) fn service_version() -> Option<String> {
+    version_in(&environment())
+}
+
+fn version_in(environment: &str) -> Option<String> {
+    attributes(environment).find_map(|(key, value)| (key == "service.version").then_some(value))
 }
 
 /// `key=value,key=value`, values percent-encoded; what is malformed is left out.
@@ -118,7 +131,8 @@ mod tests {
             pair("a", "b"),
         ];
         assert_eq!(pairs, expected);
-        let bytes = encode("shop", said);
+        assert_eq!(version_in(said).as_deref(), Some("1.2,3"));
+        let bytes = encode("shop", None, said);
         let count = |text: &str| {
             bytes
                 .windows(text.len())
@@ -126,6 +140,9 @@ mod tests {
                 .count()
         };
         assert_eq!((count("shop"), count("other"), count("1.2,3")), (1, 0, 1));
+        let bytes = encode("shop", Some("4.5"), said);
+        let has = |text: &str| bytes.windows(text.len()).any(|w| w == text.as_bytes());
+        assert_eq!((has("4.5"), has("1.2,3")), (true, false));
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod thread;
 
 #[cfg(feature = "opentelemetry")]
 pub use observer::follow_opentelemetry;
-pub(crate) use process::{publish, withdraw};
+pub(crate) use process::{publish, service_version, withdraw};
 #[cfg(not(any(not(target_os = "linux"), feature = "backtrace")))]
 pub(crate) use thread::for_sample;
 pub(crate) use thread::{ThreadRecord, put_in_samples};

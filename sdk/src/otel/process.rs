@@ -58,12 +58,17 @@ fn published() -> MutexGuard<'static, Option<Published>> {
     published
 }
 
-/// Publishes that this process is `service`; replaces what was published before.
+/// The service's version, where `OTEL_RESOURCE_ATTRIBUTES` says it.
+pub(crate) fn service_version() -> Option<String> {
+    message::service_version()
+}
+
+/// Publishes which service this process is; replaces what was published before.
 ///
 /// # Errors
 /// When the system refuses the memory, or something else in this process has published already.
-pub(crate) fn publish(service: &str) -> io::Result<()> {
-    let payload = message::process_context(service).into_boxed_slice();
+pub(crate) fn publish(service: &str, version: Option<&str>) -> io::Result<()> {
+    let payload = message::process_context(service, version).into_boxed_slice();
     let mut published = published();
     if let Some(before) = published.as_mut() {
         before.replace(payload)?;

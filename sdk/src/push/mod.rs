@@ -113,6 +113,18 @@ impl Push {
         self
     }
 
+    /// With the label of the service's version, unless it has one.
+    pub(crate) fn of_version(mut self, version: Option<&str>) -> Push {
+        let name = match self.protocol {
+            Protocol::Pprof => "version",
+            Protocol::Otlp => "service.version",
+        };
+        let version = version.filter(|_| self.labels.iter().all(|(known, _)| known != name));
+        let label = version.map(|version| (name.to_string(), version.to_string()));
+        self.labels.extend(label);
+        self
+    }
+
     /// A header of each request, such as `Authorization`.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Push {

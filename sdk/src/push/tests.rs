@@ -152,3 +152,16 @@ fn the_environment_overrides_and_is_checked() {
     assert!(forged.check().is_err());
     assert!(Push::overridden(None, |_| None).unwrap().is_none());
 }
+
+#[test]
+fn the_service_s_version_is_a_label_unless_the_push_has_one() {
+    let labels = |push: Push| push.of_version(Some("2")).labels;
+    let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+    let push = || Push::new("http://h:1").label("env", "prod");
+    assert_eq!(labels(push()), [pair("env", "prod"), pair("version", "2")]);
+    let otlp = labels(push().protocol(Protocol::Otlp));
+    assert_eq!(otlp, [pair("env", "prod"), pair("service.version", "2")]);
+    let own = labels(push().label("version", "canary"));
+    assert_eq!(own, [pair("env", "prod"), pair("version", "canary")]);
+    assert_eq!(push().of_version(None).labels, [pair("env", "prod")]);
+}
