@@ -12,8 +12,14 @@ use std::path::{Path, PathBuf};
 
 /// The folder of kernels, where none is named.
 const FOLDER: &str = "PILOTLIGHT_KERNELS";
-/// Programs that the machine needs besides ours.
-const PROGRAMS: [&str; 2] = ["/bin/sh", "/bin/mount"];
+/// Programs that the machine needs besides ours; the last loads the object and tells what the verifier did, which kernels
+/// before 5.16 tell in its log only.
+const PROGRAMS: [&str; 4] = ["/bin/sh", "/bin/mount", "/bin/grep", "/usr/sbin/bpftool"];
+const OBJECT: &str = "host-agent-bpf/objects/agent.bpf.o";
+/// Where it is written down, a line a kernel.
+const NOTES: &str = "host-agent-bpf/objects/kernels.txt";
+/// A tenth of this is what the object takes; all kernels refuse more than a million.
+const MOST_VERIFIED: u64 = 200_000;
 /// What runs there, each with the tests of it that say something of the kernel.
 const TESTS: [&str; 2] = ["truth", "waits"];
 
@@ -22,10 +28,11 @@ export PATH=/bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /tmp
-mount -t tracefs tracefs /sys/kernel/tracing
+mount -t bpf bpf /sys/fs/bpf
 ulimit -l 64
 read release < /proc/sys/kernel/osrelease
 echo KERNEL $release
+bpftool -d prog loadall /agent.bpf.o /sys/fs/bpf/agent 2>&1 | grep -aE '^processed|PROG LOAD LOG|rror'
 ";
 
 /// Boots each kernel that is named, or each `vmlinuz*` of the folder, and prints a line of it.
@@ -35,7 +42,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     let mut refused = Vec::new();
     for kernel in &kernels {
         let told = machine::boot(kernel, &archive)?;
-        match said(&told) {
+        match said(&told).and_then(|line| note(&told).map(|()| line)) {
             Ok(line) => println!("{line}"),
             Err(why) => {
                 eprintln!("{told}");
@@ -96,6 +103,9 @@ fn pack() -> Result<Vec<u8>, String> {
     for program in PROGRAMS {
         archive.program(Path::new(program))?;
     }
+    let object =
+        std::fs::read(steps::root().join(OBJECT)).map_err(|error| format!("{OBJECT}: {error}"))?;
+    archive.file("/agent.bpf.o", 0o644, &object);
     let mut init = INIT.to_owned();
     if !machine::is_virtualizable() {
         init += "export PILOTLIGHT_EMULATED=1\n";
@@ -136,18 +146,63 @@ fn said(told: &str) -> Result<String, String> {
     };
     Ok(format!(
         "KERNEL {release} loaded, {} instructions verified, {} of the ticks, {} of the stacks reach the root, waits {}",
-        figure("verified")?,
+        verified(told).iter().map(|(_, count)| count).sum::<u64>(),
         figure("ticks")?,
         figure("roots")?,
         figure("waits")?,
     ))
 }
 
+/// Programs of the object, and what the verifier looked at of each: its log begins with their name and ends with the number.
+fn verified(told: &str) -> Vec<(&str, u64)> {
+    let mut found = Vec::new();
+    let mut name = "";
+    for line in told.lines() {
+        if let Some(rest) = line.strip_prefix("libbpf: prog '") {
+            name = rest.split('\'').next().unwrap_or(name);
+        }
+        let count = line
+            .strip_prefix("processed ")
+            .and_then(|rest| rest.split(' ').next());
+        found.extend(count.and_then(|count| Some((name, count.parse().ok()?))));
+    }
+    found
+}
+
+/// Writes down what the verifier of this kernel did, in place of what was written of it before.
+fn note(told: &str) -> Result<(), String> {
+    let release = told
+        .lines()
+        .find_map(|line| line.trim_end().split_once("KERNEL "))
+        .map_or("", |(_, release)| release);
+    let programs = verified(told);
+    let shown: Vec<String> = programs
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    if programs.is_empty() || programs.iter().any(|(_, count)| *count > MOST_VERIFIED) {
+        return Err(format!(
+            "{release}: verified: {shown:?}, at most {MOST_VERIFIED} each"
+        ));
+    }
+    let path = steps::root().join(NOTES);
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    let others = before
+        .lines()
+        .filter(|line| line.split(' ').next() != Some(release));
+    let mut lines: Vec<String> = others.map(str::to_owned).collect();
+    lines.push(format!("{release} {}", shown.join(" ")));
+    lines.sort();
+    std::fs::write(&path, lines.join("\n") + "\n").map_err(|error| format!("{NOTES}: {error}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TOLD: &str = "KERNEL 5.10.0\r\nKERNEL-FIGURE verified 9000\r\nKERNEL-FIGURE ticks 99.9 %\r\n\
+    const TOLD: &str = "KERNEL 5.10.0\r\nlibbpf: prog 'on_tick': -- BEGIN PROG LOAD LOG --\r\n\
+        processed 8000 insns (limit 1000000)\r\nlibbpf: prog 'on_exit': -- BEGIN PROG LOAD LOG --\r\n\
+        processed 1000 insns (limit 1000000)\r\nKERNEL-FIGURE ticks 99.9 %\r\n\
         KERNEL-FIGURE roots 100.0 %\r\ntest result: ok. 4 passed\r\nKERNEL-FIGURE waits 0.99-1.01\r\ntest result: ok. 1 passed\r\n";
 
     #[test]
@@ -161,5 +216,6 @@ mod tests {
         let failed = TOLD.replacen("ok. 1 passed", "FAILED. 0 passed", 1);
         assert!(said(&failed).unwrap_err().contains("1 of 2"));
         assert!(said("").is_err());
+        assert_eq!(verified(TOLD), [("on_tick", 8000), ("on_exit", 1000)]);
     }
 }
