@@ -24,7 +24,7 @@ const MOST_VERIFIED: u64 = 200_000;
 const TESTS: [&str; 2] = ["truth", "waits"];
 
 const INIT: &str = "#!/bin/sh
-export PATH=/bin
+export PATH=/bin:/usr/sbin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /tmp
