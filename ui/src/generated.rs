@@ -16,7 +16,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.js.gz"),
             content_type: "text/javascript; charset=utf-8",
-            etag: "\"6f87e51dc0b89d17\"",
+            etag: "\"dbf01de61e286f72\"",
         },
     ),
     (

@@ -6,6 +6,7 @@ import type { Meta, Tree } from "./pltr.ts";
 import { collapsed } from "./collapsed.ts";
 import { bothSides, Diff, formatChange } from "./diff.ts";
 import { foldTree } from "./fold.ts";
+import { invertTree } from "./invert.ts";
 import { sandwichOf } from "./sandwich.ts";
 import type { Derived } from "./trie.ts";
 import { formatPercent, formatValue } from "./format.ts";
@@ -73,6 +74,11 @@ export class Model {
     const { name } = this.tree.columns;
     const isFolded = (origin: number, node: number) => folded.has(origin) && this.hueOf[name[node]!] !== ROOT_HUE;
     return this.derived(foldTree(this.tree, this.origins.map((origin, node) => Number(isFolded(origin, node)))), null);
+  }
+
+  /** Upside down: what costs by itself first, its callers below. */
+  inverted(): Model {
+    return this.derived(invertTree(this.tree), this);
   }
 
   /** As collapsed stacks. */

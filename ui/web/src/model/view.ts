@@ -13,6 +13,8 @@ export interface View {
   readonly origin: string;
   /** Origins whose frames are shown as part of their callers, with commas. */
   readonly fold: string;
+  /** Callees first, when it is not empty. */
+  readonly invert: string;
   /** Label whose values the split lists. */
   readonly by: string;
   /** What to compare with: where one is given, the page shows a diff. */
@@ -25,7 +27,7 @@ export const VIEW_KINDS = ["both", "icicle", "flame", "top", "tree", "sandwich",
 export type ViewKind = (typeof VIEW_KINDS)[number];
 
 export const DEFAULT_VIEW: View = {
-  type: "", q: "", from: "now-1h", until: "now", view: "both", dir: "icicle", zoom: "", search: "", sort: "self", origin: "", fold: "", by: "service_name",
+  type: "", q: "", from: "now-1h", until: "now", view: "both", dir: "icicle", zoom: "", search: "", sort: "self", origin: "", fold: "", invert: "", by: "service_name",
   base_q: "", base_from: "", base_until: "",
 };
 

@@ -95,6 +95,8 @@ interface ViewsProps {
 
 function Views({ model: whole, view, theme, change, search, loading }: ViewsProps) {
   const model = useMemo(() => whole.folded(parseFold(view.fold)), [whole, view.fold]);
+  // The tables stay: what a function costs by itself does not depend on the direction.
+  const shown = useMemo(() => (view.invert === "" ? model : model.inverted()), [model, view.invert]);
   const pattern = useMemo(() => compile(view.search), [view.search]);
   const mask = useMemo(() => maskOf(model, pattern), [model, pattern]);
   const only = model.diff ? -1 : ORIGINS.indexOf(view.origin as Origin);
@@ -116,19 +118,20 @@ function Views({ model: whole, view, theme, change, search, loading }: ViewsProp
         <ViewPicker view={view} change={change} />
         <SearchBox {...{ model, view, change, pattern, mask }} input={search} />
         <CompareButton {...{ view, change }} />
+        {(showGraph || view.view === "tree") && <InvertButton {...{ view, change }} />}
         {view.view !== "split" && <FoldBar model={model} fold={view.fold} onFold={(fold) => change({ fold }, true)} />}
         <SaveMenu model={model} view={view} />
       </div>
-      {view.view !== "sandwich" && <Crumbs model={model} zoom={view.zoom} onZoom={zoom} />}
+      {view.view !== "sandwich" && <Crumbs model={shown} zoom={view.zoom} onZoom={zoom} />}
       <main class={`views view-${view.view}`}>
         {beside && (top || <div class="table-host" />)}
         <div class="column">
           {model.diff ? <DiffLegend {...{ model, theme }} /> : <Legend model={model} theme={theme} only={view.origin} onOnly={(origin) => change({ origin }, true)} />}
           {view.view === "top" && top}
-          {showGraph && <FlamePane {...{ model, theme, pattern }} direction={view.dir} zoom={view.zoom} onlyHue={only} onZoom={zoom} onSelect={select} />}
+          {showGraph && <FlamePane {...{ theme, pattern }} model={shown} direction={view.dir} zoom={view.zoom} onlyHue={only} onZoom={zoom} onSelect={select} />}
           {view.view === "sandwich" && <SandwichPanes {...{ model, theme, selected }} onSelect={select} />}
           {view.view === "split" && <Split {...{ view, model, change }} />}
-          {view.view === "tree" && <CallTree {...{ model, theme }} zoom={view.zoom} matched={mask} onZoom={zoom} />}
+          {view.view === "tree" && <CallTree theme={theme} model={shown} zoom={view.zoom} matched={mask} onZoom={zoom} />}
         </div>
       </main>
       <StatusBar model={model} view={view} live={isLive(view)} loading={loading} />
@@ -167,6 +170,13 @@ function ViewPicker({ view, change }: { view: View; change: Change }) {
         <button type="button" key={kind} aria-pressed={view.view === kind} data-view={kind} onClick={() => change({ view: kind }, true)}>{VIEW_WORDS[kind]}</button>
       ))}
     </div>
+  );
+}
+
+function InvertButton({ view, change }: { view: View; change: Change }) {
+  const on = view.invert !== "";
+  return (
+    <button type="button" class={`compare-toggle${on ? " on" : ""}`} aria-pressed={on} data-testid="invert" onClick={() => change({ invert: on ? "" : "1", zoom: "" }, true)} title="Upside down: what costs by itself first, its callers below">Invert</button>
   );
 }
 

@@ -373,6 +373,22 @@ test("a deploy is marked on the chart, and a click compares it with the version 
   assert.equal(await page.locator(".deploy").count(), 0);
 });
 
+test("the inverted graph begins with what costs by itself", async ({ page, base }) => {
+  await page.goto(base);
+  await waitState(page, "ready");
+  const first = () => page.evaluate(() => {
+    const { columns, total } = document.querySelector(".flame").flameGraph.layout;
+    const tops = [...columns.depth].flatMap((depth, node) => (depth === 1 ? [[columns.names[columns.name[node]], total[node]]] : []));
+    return [total[0], ...tops.sort((a, b) => b[1] - a[1])[0]];
+  });
+  const [total] = await first();
+  await page.click("[data-testid=invert]");
+  const self = Number(await row(page, HOT).evaluate((r) => r.querySelector(".percent").textContent.replace(/[^0-9.]/g, "")));
+  const [inverted, name, value] = await first();
+  assert.deepEqual([inverted, name, params(page).invert], [total, HOT, "1"]);
+  assert.ok(Math.abs((100 * value) / total - self) < 0.06, `${value} of ${total}, the table says ${self} %`);
+});
+
 test("a live page refreshes and keeps zoom, focus and search", async ({ page, base, mock }) => {
   await page.goto(`${base}?view=icicle&zoom=checkout::pricing::total&search=tax`);
   await waitState(page, "ready");
