@@ -1,9 +1,11 @@
 //! Ways in for the fuzz targets (`fuzz/`) to parsers that are no part of this crate's interface.
 //! What they are given is any bytes; they panic when the parser breaks a promise.
 
-use pilotlight_profile::Limits;
+use pilotlight_profile::{Limits, Profile};
 use prost::Message;
 
+use crate::api::{ingest_any, parca_any};
+use crate::debuginfo::{Announced, Record};
 use crate::otlp::{convert, from_json, proto::ExportRequest};
 use crate::query::selector::{Selector, parse_labels};
 
@@ -51,11 +53,51 @@ pub fn otlp(body: &[u8]) {
     let text = ExportRequest::decode(body).ok();
     for request in [text, from_json(body).ok()].into_iter().flatten() {
         for taken in convert(&request, &limits).into_iter().flatten() {
-            let encoded = taken.profile.to_pprof();
-            let mode = pilotlight_profile::Mode::Strict;
-            if let Err(error) = pilotlight_profile::decode(&encoded, mode, &limits) {
-                panic!("a profile that was taken does not decode: {error}");
-            }
+            decodes(&taken.profile, &limits);
         }
     }
 }
+
+/// A body of Pyroscope's older push: the first byte says the format. Each profile that is taken
+/// encodes and decodes.
+///
+/// # Panics
+/// When a profile that was taken is none.
+pub fn ingest(body: &[u8]) {
+    let Some((format, body)) = body.split_first() else {
+        return;
+    };
+    let limits = Limits::default();
+    for profile in ingest_any::profiles(*format, body, &limits) {
+        decodes(&profile, &limits);
+    }
+}
+
+/// What Parca's clients send, and what describes files of debug information.
+///
+/// # Panics
+/// When a message that was read is written wrong.
+pub fn messages(body: &[u8]) {
+    parca_any::messages(body);
+    if let Some(record) = Record::decode(body) {
+        let again = Record::decode(&record.encode());
+        assert_eq!(
+            again.as_ref(),
+            Some(&record),
+            "a description is written wrong"
+        );
+        let _ = (record.key(), record.file_name(), record.segments());
+    }
+    let _ = serde_json::from_slice::<Announced>(body);
+}
+
+fn decodes(profile: &Profile, limits: &Limits) {
+    let encoded = profile.to_pprof();
+    let mode = pilotlight_profile::Mode::Strict;
+    if let Err(error) = pilotlight_profile::decode(&encoded, mode, limits) {
+        panic!("a profile that was taken does not decode: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests;

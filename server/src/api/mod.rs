@@ -39,6 +39,8 @@ use crate::query::engine::{Engine, QueryLimits};
 use crate::store::recover::Progress;
 
 pub use error::ApiError;
+pub(crate) use parca::any as parca_any;
+pub(crate) use pyroscope::ingest::any as ingest_any;
 
 /// What the endpoints work on.
 pub struct App {

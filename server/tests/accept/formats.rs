@@ -336,6 +336,36 @@ fn a_recording_of_the_jdk_becomes_a_profile_of_each_kind() {
     server.stop();
 }
 
+/// The same as async-profiler's own `jfrconv --collapsed`, with and without `--total`, says of the file.
+#[test]
+fn a_recording_of_async_profiler_has_the_sums_of_its_own_converter() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Local::start(config(folder.path()));
+    let at = server.address;
+    let file = std::fs::read("tests/fixtures/jfr/async-profiler.jfr.gz").unwrap();
+    assert_eq!(ingest(at, "name=java&format=jfr", "", &file).0, 200);
+    let q = "{service_name=\"java\"}";
+    let of = |kind: &str| folded(at, ALWAYS, kind, q);
+    let total = |kind: &str| of(kind).iter().map(|(_, value)| value).sum::<i64>();
+    // 74 samples, 10 ms apart.
+    let cpu = of(CPU);
+    assert_eq!(total(CPU), 740_000_000);
+    let spin = ("Hot.main;Hot.burn;Hot.spin".to_owned(), 720_000_000);
+    assert!(cpu.contains(&spin), "{cpu:?}");
+    // 1,338 samples, 50 ms apart.
+    assert_eq!(
+        total("wall:wall:nanoseconds:wall:nanoseconds"),
+        66_900_000_000
+    );
+    let memory = |name: &str| total(&format!("memory:{name}:space:bytes"));
+    assert_eq!(memory("alloc_in_new_tlab_objects:count"), 345);
+    assert_eq!(memory("alloc_in_new_tlab_bytes:bytes"), 98_321_376);
+    assert_eq!(total("mutex:contentions:count:mutex:count"), 8);
+    let delay = total("mutex:delay:nanoseconds:mutex:count");
+    assert!((delay - 879_057_594).abs() < 100, "{delay}");
+    server.stop();
+}
+
 #[test]
 fn damaged_recordings_are_refused_and_break_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! Parca's API, so that its agent pushes here unchanged, `profilestore` (`WriteRaw`) and `debuginfo`, and so
 //! that its clients ask: `query`.
 
+pub mod any;
 mod debuginfo;
 mod proto;
 mod query;

@@ -4,7 +4,7 @@
 
 pub mod connect;
 mod flame;
-mod ingest;
+pub mod ingest;
 pub mod proto;
 pub mod push;
 mod querier;

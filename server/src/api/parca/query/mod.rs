@@ -5,7 +5,7 @@
 
 mod proto;
 mod report;
-mod select;
+pub mod select;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -46,6 +46,7 @@ fn split(line: &[u8]) -> Option<(&[u8], i64)> {
 #[cfg(test)]
 mod tests {
     use super::super::kind;
+    use super::super::stacks::PERIOD_NS;
     use super::*;
     use pilotlight_profile::Limits;
 
@@ -53,7 +54,7 @@ mod tests {
     fn counted_and_uncounted_lines_become_cpu_time() {
         let numbers = Numbers {
             kind: kind::CPU,
-            sample_rate: 100,
+            period_ns: PERIOD_NS,
             limits: &Limits::default(),
         };
         let folded = profile(b"main;a b 3\nmain 2\n\n", true, &numbers).unwrap();

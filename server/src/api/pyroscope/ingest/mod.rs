@@ -1,5 +1,6 @@
 //! `POST /ingest?name=app{k=v}&from=…&until=…&format=…`: Pyroscope's older push.
 
+pub mod any;
 mod folded;
 mod form;
 mod jfr;
@@ -22,7 +23,7 @@ use crate::ingest::series::{self, Series};
 use crate::ingest::writer::Ticket;
 use form::{Format, Parts};
 use kind::Kind;
-use stacks::Numbers;
+use stacks::{Numbers, PERIOD_NS};
 
 /// Takes a profile; answers when it is durable.
 pub async fn ingest(
@@ -119,7 +120,7 @@ fn read(app: &App, params: &Params, parts: &Parts) -> Result<(String, Vec<Read>)
             Some((_, kind)) => kind,
             None => kind::of_units(units).ok_or_else(|| unknown_units(units))?,
         },
-        sample_rate: rate.unwrap_or(100),
+        period_ns: rate.map_or(PERIOD_NS, |rate| 1_000_000_000 / rate),
         limits: &app.limits,
     };
     let kind = numbers.kind;

@@ -183,6 +183,7 @@ impl Walk<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stacks::PERIOD_NS;
     use super::*;
     use pilotlight_profile::{Limits, to_collapsed};
 
@@ -190,7 +191,7 @@ mod tests {
         let limits = Limits::default();
         let numbers = Numbers {
             kind: kind::CPU,
-            sample_rate: 100,
+            period_ns: PERIOD_NS,
             limits: &limits,
         };
         let (kind, profile) = profile(text.as_bytes(), told, numbers)?;

@@ -12,11 +12,14 @@ use super::kind::Kind;
 pub struct Numbers<'a> {
     /// What they count.
     pub kind: Kind,
-    /// Samples a second, where they are samples.
-    pub sample_rate: i64,
+    /// Between two samples, where they are samples.
+    pub period_ns: i64,
     /// How much is taken.
     pub limits: &'a Limits,
 }
+
+/// Between two samples of a sender that says nothing of it.
+pub const PERIOD_NS: i64 = 10_000_000;
 
 /// Adds stacks up.
 pub struct Stacks<'a> {
@@ -33,10 +36,7 @@ impl<'a> Stacks<'a> {
     pub fn new(numbers: &Numbers<'a>) -> Self {
         let mut out = ProfileBuilder::new();
         let Kind { value, period, .. } = numbers.kind;
-        let period_ns = numbers
-            .kind
-            .timed
-            .then(|| 1_000_000_000 / numbers.sample_rate.max(1));
+        let period_ns = numbers.kind.timed.then_some(numbers.period_ns.max(1));
         if period_ns.is_some() {
             out.sample_type("samples", "count");
         }

@@ -140,6 +140,7 @@ pub fn trie(bytes: &[u8], numbers: &Numbers) -> Result<Profile, String> {
 #[cfg(test)]
 mod tests {
     use super::super::kind;
+    use super::super::stacks::PERIOD_NS;
     use super::*;
     use pilotlight_profile::{Limits, to_collapsed};
 
@@ -152,7 +153,7 @@ mod tests {
     fn numbers(limits: &Limits) -> Numbers<'_> {
         Numbers {
             kind: kind::CPU,
-            sample_rate: 100,
+            period_ns: PERIOD_NS,
             limits,
         }
     }

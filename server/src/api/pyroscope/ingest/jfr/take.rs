@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use pilotlight_profile::{Limits, LocationId, Profile};
 
 use super::super::kind::{self, Kind};
-use super::super::stacks::{Numbers, Stacks};
+use super::super::stacks::{Numbers, PERIOD_NS, Stacks};
 use super::labels::Labels;
 use super::read::{Chunk, Value};
 use crate::query::time;
@@ -57,7 +57,9 @@ const LIVE: [Kind; 2] = [
 /// Profiles in the making.
 pub struct Taken<'a> {
     /// As the sender says, else as the recording does.
-    sample_rate: Option<i64>,
+    period_ns: Option<i64>,
+    /// Between two samples by the clock, where both kinds are recorded.
+    wall_ns: Option<i64>,
     labels: &'a Labels,
     limits: &'a Limits,
     made: Vec<(Kind, Stacks<'a>)>,
@@ -71,7 +73,8 @@ impl<'a> Taken<'a> {
     /// Nothing yet.
     pub fn new(sample_rate: Option<i64>, labels: &'a Labels, limits: &'a Limits) -> Self {
         Taken {
-            sample_rate,
+            period_ns: sample_rate.map(|rate| 1_000_000_000 / rate.max(1)),
+            wall_ns: None,
             labels,
             limits,
             made: Vec::new(),
@@ -127,12 +130,15 @@ impl<'a> Taken<'a> {
             // The JDK's, and async-profiler's in nanoseconds.
             "period" => time::duration(&value.replace(' ', "")),
             "interval" => value.parse().ok(),
+            // Beside `event=cpu` it has an interval of its own.
+            "wall" => {
+                self.wall_ns = value.parse().ok().filter(|&ns| ns > 0).or(self.wall_ns);
+                None
+            }
             _ => None,
         };
         let period_ns = period_ns.filter(|&ns| ns > 0 && of == Some(Event::Execution));
-        if let (Some(ns), None) = (period_ns, self.sample_rate) {
-            self.sample_rate = Some((1_000_000_000 / ns).max(1));
-        }
+        self.period_ns = self.period_ns.or(period_ns);
     }
 
     fn one(
@@ -177,7 +183,10 @@ impl<'a> Taken<'a> {
         };
         let labels = self.labels.of(number("contextId").unwrap_or(0));
         for (kind, count) in counts.into_iter().flatten() {
-            let at = self.stacks(kind);
+            let at = self.stacks(
+                kind,
+                (event == Event::Wall).then_some(self.wall_ns).flatten(),
+            );
             let (_, stacks) = &mut self.made[at];
             let path = match paths.entry((stack, at)) {
                 std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
@@ -191,13 +200,13 @@ impl<'a> Taken<'a> {
         Ok(())
     }
 
-    fn stacks(&mut self, kind: Kind) -> usize {
+    fn stacks(&mut self, kind: Kind, own_ns: Option<i64>) -> usize {
         if let Some(at) = self.made.iter().position(|(made, _)| *made == kind) {
             return at;
         }
         let numbers = Numbers {
             kind,
-            sample_rate: self.sample_rate.unwrap_or(100),
+            period_ns: own_ns.or(self.period_ns).unwrap_or(PERIOD_NS),
             limits: self.limits,
         };
         self.made.push((kind, Stacks::new(&numbers)));
