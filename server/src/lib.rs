@@ -34,6 +34,7 @@
 
 mod access;
 mod api;
+mod arrow;
 pub mod block;
 mod config;
 mod debuginfo;

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::audit::Audit;
+use crate::access::cors::Cors;
 use crate::access::front::{Front, Refused};
 use crate::access::oidc::Verifier;
 use crate::access::tenants;
@@ -276,6 +277,7 @@ fn front(config: &Config, apps: Vec<(String, Arc<App>)>) -> Result<Front, Error>
         apps,
         oidc: oidc.transpose().map_err(Error::Oidc)?,
         audit: audit.transpose()?,
+        cors: Cors(config.access.cors_origins.clone()),
         env: config.env.clone(),
         refused: Refused::default(),
     })

@@ -4,6 +4,8 @@
 mod common;
 #[path = "access/oidc.rs"]
 mod oidc;
+#[path = "access/page.rs"]
+mod page;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

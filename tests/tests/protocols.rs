@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+#[path = "protocols/parca.rs"]
+mod parca;
+
 use std::process::Command;
 
 use pilotlight_tests::process::{Scratch, go_build};

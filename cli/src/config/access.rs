@@ -23,6 +23,7 @@ pub fn read(server: &mut Section<'_>, problems: &Problems, folder: &Path, rules:
     let value = server.value("access").unwrap_or(&nothing);
     let mut access = Section::new("server.access", value, problems);
     rules.access.audit_file = access.text("audit_file").map(|file| folder.join(file));
+    rules.access.cors_origins = access.texts("cors_origins");
     for (place, value) in access.list("tokens") {
         let section = Section::new(place, value, problems);
         rules.access.tokens.extend(token(section, &rules.tenants));

@@ -14,6 +14,7 @@ use serde_json::json;
 use tower_service::Service;
 
 use super::audit::Audit;
+use super::cors::{self, Cors};
 use super::oidc::{Identity, Verifier, is_jwt};
 use super::{Access, Denied, Grant, Scope, Shown, Tenant, scope, secret};
 use crate::api::{ApiError, App, status};
@@ -32,6 +33,8 @@ pub struct Front {
     pub oidc: Option<Verifier>,
     /// Where reads are noted.
     pub audit: Option<Audit>,
+    /// Pages of other hosts that may ask.
+    pub cors: Cors,
     /// Time.
     pub env: Arc<dyn Env>,
     /// Refusals by reason.
@@ -61,8 +64,28 @@ impl Front {
     /// Answers one request.
     pub async fn answer(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> Result<Response, Infallible> {
+        let Some(origin) = self.cors.allowed(request.headers()) else {
+            return self.judged(request).await;
+        };
+        let mut answer = if cors::is_question(request.method(), request.headers()) {
+            cors::yes()
+        } else {
+            // It may ask as our own page does; a password that the browser sends by itself is none of its.
+            match same_site(request.method(), request.headers()) {
+                Ok(()) => {
+                    request.headers_mut().remove(header::ORIGIN);
+                    self.judged(request).await?
+                }
+                Err(denied) => refusal(denied),
+            }
+        };
+        cors::mark(&mut answer, origin);
+        Ok(answer)
+    }
+
+    async fn judged(self: Arc<Self>, request: Request<Incoming>) -> Result<Response, Infallible> {
         let peer = request.extensions().get::<Peer>();
         let has_certificate = peer.is_some_and(|peer| peer.certificate.is_some());
         let peer = peer.map(|peer| peer.address.to_string());

@@ -4,6 +4,7 @@
 //! name of one, from its token; nothing behind knows of another.
 
 pub mod audit;
+pub mod cors;
 pub mod front;
 pub mod oidc;
 pub mod scope;
@@ -35,6 +36,8 @@ pub struct AccessRules {
     pub oidc: Option<Oidc>,
     /// One JSON line for each request that reads.
     pub audit_file: Option<PathBuf>,
+    /// Origins of pages that may ask from a browser, such as `https://page.example`; `*` for all.
+    pub cors_origins: Vec<String>,
 }
 
 impl AccessRules {

@@ -47,13 +47,14 @@ impl fmt::Display for Scope {
 const OPEN: [&str; 3] = ["/healthz", "/readyz", "/ready"];
 
 /// Beginnings of paths that change or send something; all else only reads.
-const BEGINNINGS: [(&str, Scope); 9] = [
+const BEGINNINGS: [(&str, Scope); 10] = [
     ("/api/v1/push", Scope::Ingest),
     ("/ingest", Scope::Ingest),
     ("/push.v1.", Scope::Ingest),
     ("/v1development/profiles", Scope::Ingest),
     ("/opentelemetry.proto.collector.", Scope::Ingest),
     ("/parca.profilestore.", Scope::Ingest),
+    ("/api/profiles/write", Scope::Ingest),
     ("/parca.debuginfo.", Scope::Debuginfo),
     ("/metrics", Scope::Admin),
     ("/debug/pprof/cmdline", Scope::Admin),
@@ -86,6 +87,7 @@ mod tests {
             ("POST", "/api/v1/push", Some(Scope::Ingest)),
             ("POST", "/ingest", Some(Scope::Ingest)),
             ("POST", "/push.v1.PusherService/Push", Some(Scope::Ingest)),
+            ("POST", "/api/profiles/writeraw", Some(Scope::Ingest)),
             (
                 "POST",
                 "/querier.v1.QuerierService/Series",

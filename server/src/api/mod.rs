@@ -7,6 +7,7 @@ mod diff;
 mod error;
 pub mod fair;
 mod gopprof;
+mod grpc_web;
 mod guard;
 mod intake;
 mod live;

@@ -1,5 +1,7 @@
 //! Two selections beside each other, and whether what differs is more than chance.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::merge::NameTree;
@@ -13,7 +15,7 @@ pub struct Diff {
 }
 
 /// How many events each side counted, where that is known: what chance may do depends on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Events {
     /// Of the selection.
     pub current: u64,
@@ -87,6 +89,11 @@ impl Diff {
     /// Preorder columns with both sides; the largest nodes by the sum of both stay.
     pub fn finish(&self, max_nodes: usize) -> Tree {
         self.union.finish_both(Some(&self.base), max_nodes)
+    }
+
+    /// Source files of those functions that have one.
+    pub fn sources(&self) -> HashMap<String, String> {
+        self.union.sources()
     }
 
     /// All functions of both sides, largest change of share first.

@@ -1,5 +1,7 @@
 //! The table of functions.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::merge::NameTree;
@@ -19,6 +21,14 @@ pub struct TopRow {
 }
 
 impl NameTree {
+    /// Source files of those functions that have one.
+    pub fn sources(&self) -> HashMap<String, String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let known = self.names.iter().zip(&self.files);
+        let known = known.filter(|(_, file)| !file.is_empty());
+        known.map(|(name, file)| (text(name), text(file))).collect()
+    }
+
     /// All functions, largest own value first.
     pub fn top(&self) -> Vec<TopRow> {
         let (own, whole) = self.by_function(&self.self_values);

@@ -245,7 +245,7 @@ async fn reports(server: SocketAddr) {
     assert_eq!((root.cumulative, root.diff), (3 * SECOND, 3 * SECOND));
 
     let refused = [
-        (report(5), 12, "report type 5"),
+        (report(3), 12, "report type 3"),
         (
             Asked {
                 inverted: Some(true),

@@ -4,6 +4,7 @@
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
+use super::super::pyroscope::proto::base64;
 pub use super::super::pyroscope::proto::{Empty, Labels as LabelSet, RawSample};
 
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
@@ -23,6 +24,24 @@ pub struct RawSeries {
     pub labels: Option<LabelSet>,
     #[prost(message, repeated, tag = "2")]
     pub samples: Vec<RawSample>,
+}
+
+/// `WriteArrowRequest`.
+#[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WriteArrow {
+    /// A whole stream.
+    #[prost(bytes = "vec", tag = "1")]
+    #[serde(with = "base64")]
+    pub ipc_buffer: Vec<u8>,
+}
+
+/// `WriteRequest` and `WriteResponse`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Record {
+    /// A whole stream.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub record: bytes::Bytes,
 }
 
 /// `ShouldInitiateUploadRequest`.

@@ -239,7 +239,7 @@ pub enum SideOptions {
 /// `QueryResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Answer {
-    #[prost(oneof = "Report", tags = "5, 6, 7, 14")]
+    #[prost(oneof = "Report", tags = "5, 6, 7, 11, 13, 14")]
     pub report: Option<Report>,
     #[prost(int64, tag = "9")]
     pub total: i64,
@@ -256,8 +256,34 @@ pub enum Report {
     Pprof(Vec<u8>),
     #[prost(message, tag = "7")]
     Top(Top),
+    #[prost(message, tag = "11")]
+    FlamegraphArrow(FlamegraphArrow),
+    #[prost(message, tag = "13")]
+    TableArrow(TableArrow),
     #[prost(message, tag = "14")]
     Metadata(Metadata),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct FlamegraphArrow {
+    /// A stream of one batch.
+    #[prost(bytes = "vec", tag = "1")]
+    pub record: Vec<u8>,
+    #[prost(string, tag = "2")]
+    pub unit: String,
+    #[prost(int32, tag = "3")]
+    pub height: i32,
+    #[prost(int64, tag = "4")]
+    pub trimmed: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct TableArrow {
+    /// A stream of one batch.
+    #[prost(bytes = "vec", tag = "1")]
+    pub record: Vec<u8>,
+    #[prost(string, tag = "2")]
+    pub unit: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -33,11 +33,7 @@ pub fn top(rows: Vec<TopRow>, unit: &str) -> Top {
 
 /// The same of two selections: values are those of the second, `diff` what they have more.
 pub fn top_diff(diff: &Diff, unit: &str) -> Top {
-    let nobody = Events {
-        current: 0,
-        base: 0,
-    };
-    let list = diff.top(nobody).into_iter().map(|row| TopNode {
+    let list = diff.top(Events::default()).into_iter().map(|row| TopNode {
         meta: named(row.name, row.file),
         cumulative: row.total,
         flat: row.self_value,
