@@ -2,7 +2,7 @@
 
 use crate::args::Remote;
 use crate::fail::Failure;
-use pilotlight_wire::{Answer, Authorization, Bytes, Call, Client, Error, Url};
+use pilotlight_wire::{Answer, Authorization, Bytes, Call, Client, Error, TlsClient, Url};
 use serde_json::Value;
 
 /// A server that is asked.
@@ -21,7 +21,15 @@ impl Api {
             )
             .usage()
         })?;
-        Ok(Self::at(base, remote.authorization()))
+        let mut api = Self::at(base, remote.authorization());
+        if remote.ca_file.is_some() {
+            let tls = TlsClient {
+                ca_file: remote.ca_file.clone(),
+                ..TlsClient::default()
+            };
+            api.client = api.client.with_tls(tls);
+        }
+        Ok(api)
     }
 
     /// A server at a checked URL.
@@ -75,6 +83,11 @@ impl Api {
 
     fn failed(&self, error: &Error) -> Failure {
         let next = match error {
+            // Somebody answered: it is not to be started.
+            Error::Connect { .. } if error.to_string().contains("certificate") => {
+                "the same command with --ca-file FILE, the authority of the server's certificate"
+                    .to_owned()
+            }
             Error::Connect { .. } => {
                 "pilotlight up, or the same command with --server URL".to_owned()
             }

@@ -182,6 +182,9 @@ pub struct Remote {
     /// File with the token to show; otherwise the variable PILOTLIGHT_TOKEN, if it is set
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Authorities (PEM) that an https server's certificate may come from, instead of the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
 }
 
 impl Remote {

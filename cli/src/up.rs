@@ -208,7 +208,8 @@ async fn first_functions(api: Api, start_ns: i64) {
             continue;
         };
         let rows = own_time(&answer);
-        let are_named = rows.iter().take(5).all(|(name, _)| !name.contains("]+0x"));
+        let is_named = |(name, _): &(&str, f64)| !pilotlight_server::has_reason(name.as_bytes());
+        let are_named = rows.iter().take(5).all(is_named);
         let is_time = started.elapsed() >= TOP_WITHIN;
         if rows.len() >= 5 && are_named || !rows.is_empty() && is_time {
             print_top(&answer, &rows);

@@ -4,6 +4,8 @@
 mod common;
 #[path = "verbs/hostile.rs"]
 mod hostile;
+#[path = "verbs/secure.rs"]
+mod secure;
 
 use common::{PATIENCE, Running, run, text};
 use pilotlight_profile::{LabelSetId, ProfileBuilder};

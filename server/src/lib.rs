@@ -61,7 +61,7 @@ pub use pilotlight_wire::serve::tls::TlsFiles;
 
 pub use debuginfo::{
     Announced, Network, Quality, Settings as DebuginfoSettings, Sources as DebuginfoSources,
-    describe,
+    describe, has_reason,
 };
 pub use env::{Env, SystemEnv};
 pub use ingest::policy::{IngestRules, Keep, Rule, SAMPLED_LABEL};

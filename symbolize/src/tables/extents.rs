@@ -31,14 +31,8 @@ pub(crate) fn rest(
         line: 0,
     };
     let mut rows: Vec<Row> = ranges(object, elf, code).into_iter().map(row).collect();
-    rows.sort_unstable_by_key(|row| (row.start, row.end));
     // Of forged ones that overlap, the first keeps its addresses.
-    let mut end = 0;
-    rows.retain(|row| {
-        let is_free = row.start >= end;
-        end = end.max(row.end);
-        is_free
-    });
+    rows.sort_unstable_by_key(|row| (row.start, row.end));
     emit(&rows, &mut [Scope::of(NONE)], coverage, writer)?;
     Ok(writer.rows - before)
 }
