@@ -17,12 +17,13 @@ const SECONDS: u64 = 10;
 /// Prints the figures of the part, or of the named `groups` of it. Needs root.
 pub fn run(groups: &[&str]) -> Outcome<()> {
     type Group = (&'static str, fn() -> Outcome<()>);
-    const ALL: [Group; 7] = [
+    const ALL: [Group; 8] = [
         ("ticks", ticks),
         ("bursts", crate::agent_bursts::run),
         ("tables", crate::agent_tables::run),
         ("walks", crate::agent_walk::run),
         ("floods", crate::agent_flood::run),
+        ("many", crate::agent_many::run),
         ("otel", crate::agent_otel::run),
         ("oracle", crate::agent_oracle::run),
     ];

@@ -23,6 +23,7 @@
 mod agent;
 mod agent_bursts;
 mod agent_flood;
+mod agent_many;
 mod agent_oracle;
 mod agent_otel;
 mod agent_tables;
@@ -77,6 +78,7 @@ fn dispatch(words: &[String]) -> Outcome<()> {
         ["agent-child", frequency_hz, load] => agent::measure(frequency_hz, load),
         ["agent-bursts", work, every] => agent_bursts::measure(work, every),
         ["agent-burster", work, every, seconds] => agent_bursts::burst(work, every, seconds),
+        ["agent-many"] => agent_many::measure(),
         ["agent-walk", depth] => agent_walk::measure(depth),
         ["agent-flood", kind] => agent_flood::measure(kind),
         ["agent-flooder", kind] => agent_flood::flood(kind),

@@ -68,7 +68,23 @@ fn labels<'a>(
         .collect();
     out.sort();
     out.dedup_by(|next, kept| next.0 == kept.0);
+    name_service(&mut out);
     out
+}
+
+/// A profiler of whole hosts knows no service, but the program of each process.
+fn name_service(labels: &mut Vec<(String, String)>) {
+    let place = labels.binary_search_by(|(key, _)| key.as_str().cmp("service_name"));
+    let (Err(place), Some(program)) = (
+        place,
+        labels
+            .iter()
+            .find(|(key, _)| key == "process_executable_name"),
+    ) else {
+        return;
+    };
+    let service = ("service_name".to_owned(), program.1.clone());
+    labels.insert(place, service);
 }
 
 fn shown(value: &Value, dictionary: &Dictionary) -> Option<String> {

@@ -8,4 +8,6 @@ pub use convert::{Converted, Rejected, convert};
 pub use json::from_json;
 
 #[cfg(test)]
+mod host_profiler_tests;
+#[cfg(test)]
 mod tests;
