@@ -1,19 +1,12 @@
-import { useEffect, useRef, useState } from "preact/hooks";
 import { pprofAddress } from "../model/api.ts";
 import type { Model } from "../model/model.ts";
 import { formatRange } from "../model/time.ts";
 import type { View } from "../model/view.ts";
+import { useMenu } from "./menu.ts";
 
 /** Files of what is on the page. */
 export function SaveMenu({ model, view }: { model: Model; view: View }) {
-  const [isOpen, setOpen] = useState(false);
-  const root = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    if (!isOpen) return;
-    const outside = (e: Event) => root.current?.contains(e.target as Node) || setOpen(false);
-    addEventListener("pointerdown", outside);
-    return () => removeEventListener("pointerdown", outside);
-  }, [isOpen]);
+  const { isOpen, setOpen, root } = useMenu();
   const done = () => setOpen(false);
   const saveStacks = () => {
     hand(new Blob([model.collapsed()], { type: "text/plain" }), "profile.collapsed.txt");
@@ -25,7 +18,7 @@ export function SaveMenu({ model, view }: { model: Model; view: View }) {
     if (picture.length > 0) draw(picture, title).toBlob((blob) => blob && hand(blob, "profile.png"));
   };
   return (
-    <div class="save" ref={root} onKeyDown={(e) => e.key === "Escape" && done()}>
+    <div class="save" {...root}>
       <button type="button" class="field" aria-expanded={isOpen} aria-haspopup="dialog" onClick={() => setOpen(!isOpen)} data-testid="save">
         Save<span class="caret" aria-hidden="true">▾</span>
       </button>

@@ -1,6 +1,7 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { PRESETS, formatRange, formatSpan, parseTime } from "../model/time.ts";
 import type { View } from "../model/view.ts";
+import { useMenu } from "./menu.ts";
 
 interface Props {
   view: View;
@@ -9,19 +10,11 @@ interface Props {
 
 /** Which time: presets, or two points typed in the API's words. */
 export function TimeRange({ view, onChange }: Props) {
-  const [isOpen, setOpen] = useState(false);
-  const root = useRef<HTMLDivElement>(null);
+  const { isOpen, setOpen, root } = useMenu();
   const now = Date.now();
   const preset = view.until === "now" ? PRESETS.find(([from]) => from === view.from) : undefined;
   const [from, until] = [parseTime(view.from, now), parseTime(view.until, now)];
   const words = preset?.[1] ?? `${formatRange(from, until, now)} (${formatSpan(until - from)})`;
-
-  useEffect(() => {
-    if (!isOpen) return;
-    const outside = (e: Event) => root.current?.contains(e.target as Node) || setOpen(false);
-    addEventListener("pointerdown", outside);
-    return () => removeEventListener("pointerdown", outside);
-  }, [isOpen]);
   const choose = (a: string, b: string) => {
     setOpen(false);
     onChange(a, b);
@@ -33,7 +26,7 @@ export function TimeRange({ view, onChange }: Props) {
   };
 
   return (
-    <div class="time" ref={root} onKeyDown={(e) => e.key === "Escape" && setOpen(false)}>
+    <div class="time" {...root}>
       <button type="button" class="field" aria-expanded={isOpen} aria-haspopup="dialog" onClick={() => setOpen(!isOpen)} data-testid="time">
         {words}<span class="caret" aria-hidden="true">▾</span>
       </button>
