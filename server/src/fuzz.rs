@@ -79,6 +79,9 @@ pub fn ingest(body: &[u8]) {
 /// When a message that was read is written wrong.
 pub fn messages(body: &[u8]) {
     parca_any::messages(body);
+    for profile in parca_any::profiles(body) {
+        decodes(&profile, &Limits::default());
+    }
     if let Some(record) = Record::decode(body) {
         let again = Record::decode(&record.encode());
         assert_eq!(

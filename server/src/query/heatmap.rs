@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::engine::{Cancel, Coverage, Engine, QueryError, Selection};
 use super::rows::{PerRow, RowSamples};
 use super::series::check_step;
-use crate::segment::{PartHeader, Symbols};
+use crate::segment::{Labels, PartHeader, Symbols};
 
 /// What is sorted into buckets of size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,48 @@ impl PerRow for Fields {
     }
 }
 
+/// The largest profile of a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Largest {
+    /// Start of the step, Unix milliseconds.
+    pub step_ms: i64,
+    /// Its own time, Unix milliseconds.
+    pub time_ms: i64,
+    /// Its total.
+    pub value: i64,
+    /// Labels of its series.
+    pub labels: Labels,
+}
+
 impl Engine {
+    /// The largest profile of each field of the heatmap of profiles, by time and size.
+    ///
+    /// # Errors
+    /// As [`Engine::heatmap`].
+    pub fn largest_profiles(
+        &self,
+        selection: &Selection,
+        step_ns: i64,
+        cancel: &Cancel,
+    ) -> Result<Vec<Largest>, QueryError> {
+        check_step(selection, step_ns)?;
+        let mut fields: BTreeMap<(i64, u32), Largest> = BTreeMap::new();
+        self.walk_totals(selection, cancel, |header, row, value| {
+            let step_ms = row.time_ns.div_euclid(step_ns) * step_ns / 1_000_000;
+            let known = fields.get(&(step_ms, bucket(value)));
+            if known.is_none_or(|known| known.value < value) {
+                let largest = Largest {
+                    step_ms,
+                    time_ms: row.time_ns.div_euclid(1_000_000),
+                    value,
+                    labels: header.series[row.series as usize].labels.clone(),
+                };
+                fields.insert((step_ms, bucket(value)), largest);
+            }
+        })?;
+        Ok(fields.into_values().collect())
+    }
+
     /// Samples or profiles by time and size; empty fields are left out.
     ///
     /// # Errors

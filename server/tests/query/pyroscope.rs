@@ -95,7 +95,28 @@ fn spans_heatmaps_and_trees_are_answered_and_unknown_filters_refused() {
     let until = (T0 / 15 / SECOND + 1) * 15_000;
     assert_eq!(slot["timestamp"], until.to_string());
 
+    assert_eq!(slot["exemplars"], json!([]));
+    // Profiles have no ids; the largest of each field is told by time and labels.
+    let heat = tree(
+        "SelectHeatmap",
+        json!({"step": 15, "exemplarType": "EXEMPLAR_TYPE_INDIVIDUAL", "limit": 1}),
+    );
+    let exemplars = &heat["series"][0]["slots"][0]["exemplars"];
+    assert_eq!(
+        exemplars,
+        &json!([{
+            "timestamp": (T0 / 1_000_000).to_string(),
+            "value": "10",
+            "labels": [{"name": "service_name", "value": "a"}],
+        }])
+    );
+
     let refused = [
+        (
+            "SelectHeatmap",
+            json!({"step": 15, "exemplarType": "EXEMPLAR_TYPE_SPAN"}),
+            "EXEMPLAR_TYPE_INDIVIDUAL",
+        ),
         (
             "SelectMergeSpanProfile",
             json!({"spanSelector": ["x\"}"]}),

@@ -3,6 +3,7 @@
 use prost::Message;
 use serde::de::DeserializeOwned;
 
+use super::arrow;
 use super::proto::{Initiate, Should, Upload, WriteRawRequest};
 use super::query::select;
 
@@ -15,6 +16,14 @@ pub fn messages(body: &[u8]) {
     if let Ok(text) = std::str::from_utf8(body) {
         let _ = (select::type_id(text), select::query(text, (0, i64::MAX)));
     }
+}
+
+/// Reads `body` as an Arrow write, and as the stacks of one; every profile that is taken.
+pub fn profiles(body: &[u8]) -> Vec<pilotlight_profile::Profile> {
+    let limits = pilotlight_profile::Limits::default();
+    let mut out = arrow::profiles(body, None, &limits);
+    out.extend(arrow::profiles(body, Some(body), &limits));
+    out
 }
 
 fn both<M: Message + Default + DeserializeOwned>(body: &[u8]) {

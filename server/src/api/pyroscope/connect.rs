@@ -19,10 +19,15 @@ use super::super::run::run;
 use super::super::{ApiError, App};
 use crate::query::engine::Cancel;
 
-/// What a call may carry.
-pub trait Wire: Message + Default + Serialize + DeserializeOwned + 'static {}
+/// What a call by protobuf may carry.
+pub trait Binary: Message + Default + 'static {}
 
-impl<T: Message + Default + Serialize + DeserializeOwned + 'static> Wire for T {}
+impl<T: Message + Default + 'static> Binary for T {}
+
+/// What a call may carry that comes as JSON too.
+pub trait Wire: Binary + Serialize + DeserializeOwned {}
+
+impl<T: Binary + Serialize + DeserializeOwned> Wire for T {}
 
 #[derive(Clone, Copy)]
 enum Form {
@@ -79,14 +84,12 @@ where
 }
 
 /// Answers a call that asks, of messages that have no JSON form here.
-pub async fn binary<I, O, F>(
+pub async fn binary<I: Binary, O: Binary, F>(
     app: Arc<App>,
     request: Request,
     work: impl FnOnce(Arc<App>, I) -> F + Send + 'static,
 ) -> Response
 where
-    I: Message + Default + 'static,
-    O: Message + Default + 'static,
     F: Future<Output = Result<O, ApiError>> + Send + 'static,
 {
     if is_grpc(&request) {
@@ -205,14 +208,12 @@ fn failed(error: &ApiError) -> Response {
     response
 }
 
-async fn grpc<I, O, F>(
+async fn grpc<I: Binary, O: Binary, F>(
     app: Arc<App>,
     request: Request,
     work: impl FnOnce(Arc<App>, I) -> F + Send + 'static,
 ) -> Response
 where
-    I: Message + Default + 'static,
-    O: Message + Default + 'static,
     F: Future<Output = Result<O, ApiError>> + Send + 'static,
 {
     let limit = usize::try_from(app.limits.wire_bytes).unwrap_or(usize::MAX);
@@ -226,10 +227,8 @@ where
 
 struct Once<W, I, O>(Option<(Arc<App>, W)>, std::marker::PhantomData<fn(I) -> O>);
 
-impl<W, I, O, F> tonic::server::UnaryService<I> for Once<W, I, O>
+impl<W, I: Binary, O: Binary, F> tonic::server::UnaryService<I> for Once<W, I, O>
 where
-    I: Message + Default + 'static,
-    O: Message + Default + 'static,
     W: FnOnce(Arc<App>, I) -> F + Send + 'static,
     F: Future<Output = Result<O, ApiError>> + Send + 'static,
 {

@@ -4,6 +4,7 @@
 
 pub mod connect;
 mod flame;
+mod heatmap;
 pub mod ingest;
 pub mod proto;
 pub mod push;
@@ -33,7 +34,7 @@ pub fn router() -> Router<Arc<App>> {
         .route(&querier("SelectMergeStacktraces"), post(querier::merge))
         .route(&querier("SelectMergeProfile"), post(querier::profile))
         .route(&querier("SelectMergeSpanProfile"), post(spans::merge))
-        .route(&querier("SelectHeatmap"), post(spans::heatmap))
+        .route(&querier("SelectHeatmap"), post(heatmap::heatmap))
         .route(&querier("SelectSeries"), post(querier::select_series))
         .route(&querier("Diff"), post(querier::diff))
         .route(&querier("GetProfileStats"), post(querier::stats))

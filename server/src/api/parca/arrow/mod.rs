@@ -16,7 +16,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use pilotlight_profile::{Limits, Report};
+use pilotlight_profile::{Limits, Profile, Report};
 use tonic::Streaming;
 
 use super::super::intake::{self, Notes};
@@ -200,6 +200,12 @@ fn convert(samples: &[u8], stacks: Option<&[u8]>, limits: &Limits) -> Result<All
         Samples::of(root)?.convert(&of, limits, &mut all);
     }
     Ok(all)
+}
+
+/// The profiles alone; none of a write that cannot be read.
+pub fn profiles(samples: &[u8], stacks: Option<&[u8]>, limits: &Limits) -> Vec<Profile> {
+    let all = convert(samples, stacks, limits).unwrap_or_default();
+    all.profiles.into_iter().map(|of| of.profile).collect()
 }
 
 /// Stores what is good, and says what is not.

@@ -6,7 +6,8 @@ use axum::http::StatusCode;
 
 use super::super::super::tree::{MOST_NODES, merged};
 use super::super::super::{ApiError, App};
-use super::proto::{Answer, Metadata, Options, Report, Request, Side, SideOptions};
+use super::answers::{Answer, Metadata, Report};
+use super::proto::{Options, Request, Side, SideOptions};
 use super::{columns, report, select};
 use crate::query::diff::{Diff, Events};
 use crate::query::engine::{Cancel, Selection};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::proto::{FlamegraphArrow, TableArrow};
+use super::answers::{FlamegraphArrow, TableArrow};
 use crate::arrow::{Array, stream};
 use crate::query::diff::DiffRow;
 use crate::query::top::TopRow;

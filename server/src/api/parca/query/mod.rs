@@ -3,6 +3,7 @@
 //! Reports: pprof, top, table, flame graph (as Arrow, or nested messages with tables), metadata. Others,
 //! and filters, are refused: an answer without them would be of something else.
 
+mod answers;
 mod ask;
 mod columns;
 mod proto;
@@ -15,9 +16,8 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::post;
-use prost::Message;
 
-use super::super::pyroscope::connect;
+use super::super::pyroscope::connect::{self, Binary};
 use super::super::pyroscope::proto::LabelPair;
 use super::super::run::run;
 use super::super::{ApiError, App};
@@ -45,7 +45,7 @@ pub fn router() -> Router<Arc<App>> {
     below("").merge(below("/api"))
 }
 
-async fn answer<I: Message + Default + 'static, O: Message + Default + 'static>(
+async fn answer<I: Binary, O: Binary>(
     app: Arc<App>,
     request: Request,
     work: impl FnOnce(&App, &Cancel, I) -> Result<O, ApiError> + Send + 'static,

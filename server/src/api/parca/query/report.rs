@@ -1,6 +1,6 @@
 //! Trees as Parca's reports.
 
-use super::proto::{Flamegraph, Function, Line, Location, Meta, Node, Root, Top, TopNode};
+use super::answers::{Flamegraph, Function, Line, Location, Meta, Node, Root, Top, TopNode};
 use crate::query::diff::{Diff, Events};
 use crate::query::top::TopRow;
 use crate::query::tree::Tree;
