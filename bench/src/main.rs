@@ -9,7 +9,7 @@
 //! | `profile` | decode with validity check, encode, four bombs | google/pprof, prost |
 //! | `unwind` | ns a frame in a signal handler | frame pointers, framehop, libgcc |
 //! | `sdk` | handler, start, report, overhead, accuracy | pprof-rs with its three unwinders |
-//! | `agent` | the host agent: ticks, bursts, walks, tables, floods, and whether perf sees the same | OpenTelemetry's eBPF profiler (measured once), perf |
+//! | `agent` | the host agent: ticks, bursts, walks, tables, floods, and whether perf sees the same | OpenTelemetry's eBPF profiler (measured once; beside us: group `otel`), perf |
 //! | `sdk await` | a poll under spans and labels | async-backtrace, tracing |
 //! | `server` | ingest, acknowledgement, bytes, flame graph | Pyroscope, Parca (measured once) |
 //! | `edges` | requests beside 1,000 slow connections | without them |
