@@ -302,3 +302,50 @@ fn names_come_from_a_folder_as_gdb_lays_it_out() {
     );
     server.stop();
 }
+
+#[test]
+fn a_restart_keeps_what_was_found_and_questions_keep_their_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let built = build(&folder.path().join("1"), SOURCE);
+    let debug = std::fs::read(&built.debug).unwrap();
+    let peer = Peer::start(HashMap::from([(built.build_id.clone(), whole(debug))]));
+    let mut own = config(&folder.path().join("data"));
+    asking(&mut own, peer.address);
+    own.debuginfo.sources.requests_per_minute = 150;
+    let server = Local::start(own.clone());
+    let unknown: Vec<String> = (0..4)
+        .map(|n| format!("{n}{n}{n}{n}{}", &built.build_id[4..]))
+        .collect();
+    let since = Instant::now();
+    for id in unknown.iter().chain([&built.build_id]) {
+        push_addresses(&server, &built, id);
+    }
+    let found = |server: &Local| names(server.address).contains(&"square".to_owned());
+    let misses = |server: &Local| {
+        let outcomes = outcomes(server.address);
+        let missing = unknown
+            .iter()
+            .filter(|id| outcomes.get(*id).is_some_and(|of| of == "missing"));
+        missing.count()
+    };
+    wait_for("all answers", || found(&server) && misses(&server) == 4);
+    // The first goes at once, four more 400 ms after one another.
+    let took = since.elapsed();
+    assert!(took >= Duration::from_millis(1500), "{took:?}");
+    assert_eq!(peer.asked().len(), 5, "each once: {:?}", peer.asked());
+    server.stop();
+
+    let server = Local::start(own);
+    wait_for("the same names and the misses again", || {
+        found(&server) && misses(&server) == 4
+    });
+    let asked = peer.asked();
+    let of = |id: &str| asked.iter().filter(|line| line.contains(id)).count();
+    assert_eq!(
+        of(&built.build_id),
+        1,
+        "what was found is stored: {asked:?}"
+    );
+    assert!(unknown.iter().all(|id| of(id) == 2), "{asked:?}");
+    server.stop();
+}
