@@ -102,11 +102,16 @@ fn a_damaged_table_is_seen_by_walking_twice() {
     }
     let victim = Victim::start("verify::a_damaged_table_is_seen_by_walking_twice", "hot");
     let processes = Processes::new();
-    // It runs once it is past its own start.
-    while processes
-        .current(victim.pid())
-        .is_none_or(|p| p.mappings.len() < 3)
-    {
+    // The loader maps libraries one after the other: it runs once libc is there and nothing more comes.
+    let mut before = 0;
+    loop {
+        let mappings = processes.current(victim.pid()).map(|p| p.mappings.clone());
+        let mappings = mappings.unwrap_or_default();
+        let is_libc = |m: &pilotlight_host_agent::process::Mapping| m.path.ends_with(b"/libc.so.6");
+        if mappings.len() == before && mappings.iter().any(is_libc) {
+            break;
+        }
+        before = mappings.len();
         std::thread::sleep(Duration::from_millis(20));
         processes.exited(victim.pid());
     }
