@@ -15,9 +15,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const PEER: &str = "PILOTLIGHT_OTEL_PROFILER";
-/// Until tables are made and verifiers have ended.
-const SETTLE: Duration = Duration::from_secs(10);
-const MEASURE: Duration = Duration::from_secs(10);
+/// Until tables are made, verifiers have ended, and names of the kernel have been read for a first sample of it.
+const SETTLE: Duration = Duration::from_secs(40);
+/// The system counts in ticks of 10 ms, and both send every few seconds: a minute tells a hundredth of a percent.
+const MEASURE: Duration = Duration::from_secs(60);
 /// Of CPU time, beside the peer.
 const GOAL: f64 = 1.0 / 3.0;
 

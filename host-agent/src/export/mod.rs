@@ -115,9 +115,7 @@ impl Exporter {
                 .or_default()
                 .push(sample);
         }
-        if batch.samples.iter().any(|sample| !sample.kernel.is_empty()) {
-            self.refresh_kernel();
-        }
+        self.refresh_kernel(batch);
         let mut exports = Exports::default();
         let is_clock = self.options.event.is_clock();
         for ((id, on_cpu), samples) in groups {
@@ -185,9 +183,17 @@ impl Exporter {
         Some(labels)
     }
 
-    fn refresh_kernel(&mut self) {
-        let is_old = |(at, _): &(Instant, Kallsyms)| at.elapsed() > KERNEL_AGE;
-        if self.kernel.as_ref().is_none_or(is_old) {
+    /// Modules and BPF programs come and go. Reading all names takes as long as some thousand samples, so it is done where
+    /// such code was sampled.
+    fn refresh_kernel(&mut self, batch: &Batch) {
+        let mut addresses = batch.samples.iter().flat_map(|sample| &sample.kernel);
+        let is_due = match &self.kernel {
+            None => addresses.next().is_some(),
+            Some((at, kernel)) => {
+                at.elapsed() > KERNEL_AGE && addresses.any(|&address| !kernel.is_fixed(address))
+            }
+        };
+        if is_due {
             self.kernel = Some((Instant::now(), Kallsyms::read()));
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::limits;
 use std::io::Read;
+use std::ops::Range;
 
 /// Functions by address.
 #[derive(Debug, Default)]
@@ -10,6 +11,8 @@ pub struct Kallsyms {
     functions: Vec<(u64, u32)>,
     /// Names, each ended by a newline.
     names: Vec<u8>,
+    /// The kernel's own code.
+    text: Range<u64>,
 }
 
 impl Kallsyms {
@@ -34,6 +37,11 @@ impl Kallsyms {
                 break;
             };
             found.functions.push((address, place));
+            match name {
+                b"_stext" => found.text.start = address,
+                b"_etext" => found.text.end = address,
+                _ => {}
+            }
             let name = name.get(..limits::NAME_BYTES).unwrap_or(name);
             let spaced = name
                 .iter()
@@ -59,6 +67,12 @@ impl Kallsyms {
         let rest = self.names.get(*place as usize..)?;
         let end = rest.iter().position(|&byte| byte == b'\n')?;
         std::str::from_utf8(rest.get(..end)?).ok()
+    }
+
+    /// Whether the name of `address` stays while the kernel runs: it is the kernel's own code, and not that of a module or a
+    /// BPF program.
+    pub fn is_fixed(&self, address: u64) -> bool {
+        self.text.contains(&address)
     }
 
     /// No address is known.
@@ -91,9 +105,20 @@ mod tests {
     fn functions_of_kernel_modules_and_bpf_are_found_and_hidden_ones_are_not() {
         let text = b"ffffffff81000000 T _stext\nffffffff81000000 T startup_64\nffffffff81000200 t do_one\n\
             ffffffff81000300 d data\nffffffffc0001000 t nf_hook\t[nf_tables]\nffffffffc0002000 t bpf_prog_ab_name\t[bpf]\n\
-            broken\n0000000000000000 T hidden\n";
+            ffffffff81000800 T _etext\nbroken\n0000000000000000 T hidden\n";
         let all = Kallsyms::parse(text);
-        assert_eq!(all.len(), 4);
+        assert_eq!(all.len(), 5);
+        let fixed = [
+            0xffffffff80ffffff,
+            0xffffffff81000000,
+            0xffffffff810007ff,
+            0xffffffffc0001004,
+        ];
+        assert_eq!(
+            fixed.map(|address| all.is_fixed(address)),
+            [false, true, true, false]
+        );
+        assert!(!Kallsyms::default().is_fixed(0));
         assert_eq!(all.find(0xffffffff81000000), Some("_stext"));
         assert_eq!(all.find(0xffffffff81000310), Some("do_one"));
         assert_eq!(all.find(0xffffffffc0001004), Some("nf_hook [nf_tables]"));
