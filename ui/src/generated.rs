@@ -16,7 +16,7 @@ pub(crate) const ASSETS: &[(&str, Asset)] = &[
         Asset {
             gz: include_bytes!("../dist/app.js.gz"),
             content_type: "text/javascript; charset=utf-8",
-            etag: "\"79a0b18c7c770636\"",
+            etag: "\"086d7ce0d57da303\"",
         },
     ),
     (

@@ -88,7 +88,7 @@ export class Model {
 
   /** Callers and callees of a function; shares stay those of the whole. */
   sandwich(name: number): { readonly callers: Model; readonly callees: Model } {
-    const { callers, callees } = sandwichOf(this.tree, name);
+    const { callers, callees } = sandwichOf(this.tree, name, this.diff?.now ?? this.layout.total, this.diff?.base ?? null);
     return { callers: this.derived(callers, this), callees: this.derived(callees, this) };
   }
 

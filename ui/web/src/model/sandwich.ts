@@ -1,4 +1,3 @@
-import { totalsOf } from "../flame/index.ts";
 import type { Tree } from "./pltr.ts";
 import { Trie, type Derived } from "./trie.ts";
 
@@ -10,22 +9,18 @@ export interface Sandwich {
 
 /**
  * Merges all occurrences of a function. Inside a recursion only the outermost counts, as in the top table, so that the sum
- * of either side is the function's total. A caller's value is what the function costs on its account.
+ * of either side is the function's total. A caller's value is what the function costs on its account. `totals` are each node's own
+ * value with its callees', `baseTotals` those of the base in a diff.
  */
-export function sandwichOf(tree: Tree, of: number): Sandwich {
+export function sandwichOf(tree: Tree, of: number, totals: Float64Array, baseTotals: Float64Array | null): Sandwich {
   const { depth, name, self } = tree.columns;
-  const count = depth.length;
-  let levels = 0;
-  for (let i = 0; i < count; i++) if (depth[i]! >= levels) levels = depth[i]! + 1;
-  const totals = totalsOf(depth, self, levels);
-  const baseTotals = tree.base && totalsOf(depth, tree.base, levels);
   const [callers, callees] = [new Trie(tree), new Trie(tree)];
   const [root, below] = [callers.at(-1, of, 0), callees.at(-1, of, 0)];
-  const path = new Uint32Array(levels);
-  const open = new Uint32Array(levels);
+  const path: number[] = [];
+  const open: number[] = [];
   /** Depth of the occurrence that the present node is inside of, or −1. */
   let outer = -1;
-  for (let i = 0; i < count; i++) {
+  for (let i = 0; i < depth.length; i++) {
     const d = depth[i]!;
     path[d] = i;
     if (outer >= 0 && d <= outer) outer = -1;

@@ -58,6 +58,15 @@ export function formatMatcher(m: Matcher): string {
   return `${m.name}${m.op}"${m.value.replace(/[\\"]/g, "\\$&").replace(/\n/g, "\\n")}"`;
 }
 
+/** The services that a selector asks for by name; none where it cannot be read. */
+export function servicesOf(q: string): string[] {
+  try {
+    return parseSelector(q).filter((m) => m.name === "service_name" && m.op === "=").map((m) => m.value);
+  } catch {
+    return [];
+  }
+}
+
 /** The selector `q` with the label `name` held to `value`, whatever it asked of that label before. */
 export function withValue(q: string, name: string, value: string): string {
   let kept: Matcher[] = [];

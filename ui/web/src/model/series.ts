@@ -15,6 +15,14 @@ export function niceStep(seconds: number): number {
   return NICE_SECONDS.find((s) => s >= seconds * 0.999) ?? 86400;
 }
 
+/** Steps of a line as wide as the page. */
+export const CHART_STEPS = 400;
+
+/** The round step, as the API is asked for it, that cuts a window into `steps` at most. */
+export function stepOf(fromMs: number, untilMs: number, steps: number): string {
+  return `${niceStep(Math.max(1, (untilMs - fromMs) / 1e3 / steps))}s`;
+}
+
 /**
  * Sums all series into one line. A profile counts wholly at its start, so steps near the time between
  * profiles would show a comb: steps of twice that time hold the same number of profiles each.

@@ -2,8 +2,8 @@ import { useEffect, useState } from "preact/hooks";
 import { fetchLabelNames, fetchSeries } from "../model/api.ts";
 import { deploysOf, VERSION_LABELS, type Deploy } from "../model/deploys.ts";
 import { printable } from "../model/names.ts";
-import { parseSelector, withValue } from "../model/selector.ts";
-import { niceStep } from "../model/series.ts";
+import { servicesOf, withValue } from "../model/selector.ts";
+import { CHART_STEPS, stepOf } from "../model/series.ts";
 import { clock, parseTime } from "../model/time.ts";
 import { isDiff, type View } from "../model/view.ts";
 import type { Change } from "./state.ts";
@@ -42,7 +42,7 @@ const AGAIN_MS = 30_000;
 function useDeploys(view: View, range: Props["window"]): [string, Deploy[]] {
   const [found, setFound] = useState<[string, Deploy[]]>(["", []]);
   const { type, q, from, until } = view;
-  const wanted = !isDiff(view) && type !== "" && range !== null && isOneService(q);
+  const wanted = !isDiff(view) && type !== "" && range !== null && servicesOf(q).length > 0;
   const round = range ? Math.floor(range[1] / AGAIN_MS) : 0;
   useEffect(() => {
     if (!wanted) return setFound(["", []]);
@@ -52,8 +52,9 @@ function useDeploys(view: View, range: Props["window"]): [string, Deploy[]] {
       const label = VERSION_LABELS.find((name) => names.includes(name));
       if (!label || abort.signal.aborted) return setFound(["", []]);
       const now = Date.now();
-      const [start, end] = [parseTime(from, now), parseTime(until, now)];
-      const series = await fetchSeries({ type, q, from, until }, `${niceStep(Math.max(1, (end - start) / 1e3 / 400))}s`, abort.signal, label);
+      const start = parseTime(from, now);
+      const step = stepOf(start, parseTime(until, now), CHART_STEPS);
+      const series = await fetchSeries({ type, q, from, until }, step, abort.signal, label);
       if (!abort.signal.aborted) setFound([label, deploysOf(series, label, start)]);
     };
     // The graph is what was asked for; marks are an addition that may fail.
@@ -61,12 +62,4 @@ function useDeploys(view: View, range: Props["window"]): [string, Deploy[]] {
     return () => abort.abort();
   }, [type, q, from, until, wanted, round]);
   return found;
-}
-
-function isOneService(q: string): boolean {
-  try {
-    return parseSelector(q).some((m) => m.name === "service_name" && m.op === "=");
-  } catch {
-    return false;
-  }
 }

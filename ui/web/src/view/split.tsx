@@ -4,7 +4,7 @@ import { formatCount, formatPercent, formatValue } from "../model/format.ts";
 import type { Model } from "../model/model.ts";
 import { printable } from "../model/names.ts";
 import { withValue } from "../model/selector.ts";
-import { niceStep } from "../model/series.ts";
+import { stepOf } from "../model/series.ts";
 import { sparkPath, splitRows, type SplitRow } from "../model/split.ts";
 import { parseTime } from "../model/time.ts";
 import type { View } from "../model/view.ts";
@@ -104,8 +104,7 @@ function useSeries(view: View, model: Model): [Loaded | null, string] {
     const abort = new AbortController();
     const now = Date.now();
     const window = [parseTime(view.from, now), parseTime(view.until, now)] as const;
-    const step = niceStep(Math.max(1, (window[1] - window[0]) / 1e3 / STEPS));
-    fetchSeries(view, `${step}s`, abort.signal, view.by).then(
+    fetchSeries(view, stepOf(...window, STEPS), abort.signal, view.by).then(
       (series) => {
         if (abort.signal.aborted) return;
         setLoaded({ series, by: view.by, window });

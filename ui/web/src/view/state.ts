@@ -1,8 +1,8 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, fetchDiff, fetchFiles, fetchSeries, fetchTree, fetchTypes, type ProfileType, type Series } from "../model/api.ts";
 import { Model } from "../model/model.ts";
-import { parseSelector } from "../model/selector.ts";
-import { niceStep } from "../model/series.ts";
+import { servicesOf } from "../model/selector.ts";
+import { CHART_STEPS, stepOf } from "../model/series.ts";
 import { parseTime } from "../model/time.ts";
 import { isDiff, isLive, readView, writeView, type View } from "../model/view.ts";
 
@@ -94,20 +94,20 @@ async function load(s: Selection, signal: AbortSignal, update: (p: Partial<Loade
   }
   const now = Date.now();
   const range = [parseTime(s.from, now), parseTime(s.until, now)] as const;
-  const seriesAnswer = fetchSeries(s, `${niceStep(Math.max(1, (range[1] - range[0]) / 1e3 / 400))}s`, signal).catch((e: unknown) => e as Error);
+  const seriesAnswer = fetchSeries(s, stepOf(...range, CHART_STEPS), signal).catch((e: unknown) => e as Error);
   const filesAnswer = learnFiles(s, signal);
   const tree = await (isDiff(s) ? fetchDiff : fetchTree)(s, signal).catch(nothingThere);
   if (tree === null) return update({ types: await fetchTypes(s), model: null, series: null, error: null });
   if (filesAnswer) await Promise.race([filesAnswer, new Promise((late) => setTimeout(late, FILES_WAIT_MS))]);
   if (signal.aborted) return;
-  const model = Model.of(tree, serviceHints(s.q), files);
+  const model = Model.of(tree, servicesOf(s.q), files);
   update({ model, error: null });
   const known = files.size;
   const series = await seriesAnswer;
   if (!(series instanceof Error)) update({ series, window: range });
   update({ types: await fetchTypes(s) });
   await filesAnswer;
-  if (files.size > known && !signal.aborted) update({ model: Model.of(tree, serviceHints(s.q), files) });
+  if (files.size > known && !signal.aborted) update({ model: Model.of(tree, servicesOf(s.q), files) });
 }
 
 /** A selection without data is no failure: the empty state says what to do. */
@@ -135,12 +135,4 @@ function learnFiles(s: Selection, signal: AbortSignal): Promise<void> | null {
 
 function defaultType(types: readonly ProfileType[]): ProfileType | undefined {
   return types.find((t) => t.sample_type === "cpu") ?? types.find((t) => t.sample_unit === "nanoseconds") ?? types[0];
-}
-
-function serviceHints(q: string): string[] {
-  try {
-    return parseSelector(q).filter((m) => m.name === "service_name" && m.op === "=").map((m) => m.value);
-  } catch {
-    return [];
-  }
 }

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Columns } from "../../src/flame/index.ts";
+import { layout, type Columns } from "../../src/flame/index.ts";
 import { Model } from "../../src/model/model.ts";
 import { sandwichOf } from "../../src/model/sandwich.ts";
 import { lines, whole } from "./fixtures.ts";
 
-const of = (t: ReturnType<typeof whole>, name: string) => sandwichOf(t, t.columns.names.indexOf(name));
+const of = (t: ReturnType<typeof whole>, name: string) => sandwichOf(t, t.columns.names.indexOf(name), layout(t.columns).total, null);
 
 test("a function stands between its callers, upside down, and its callees", () => {
   const t = whole(["total 0 0", "main 1 1", "a 2 0", "f 3 5", "x 4 7", "b 2 2", "f 3 3", "x 4 1", "y 4 4", "thread 1 0", "a 2 0", "f 3 6"]);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { lineOf, niceStep } from "../../src/model/series.ts";
+import { lineOf, niceStep, stepOf } from "../../src/model/series.ts";
 
 /** Profiles of value 1 every `every` seconds, summed by the server in steps of `step` seconds. */
 function profiles(every: number, step: number, until: number, from = 0) {
@@ -39,4 +39,8 @@ test("nothing at all is a line of zeros", () => {
 
 test("steps are round", () => {
   assert.deepEqual([0.5, 10, 11, 25, 100, 1e6].map(niceStep), [1, 10, 20, 30, 120, 86400]);
+});
+
+test("a window is cut into round steps of at least a second", () => {
+  assert.deepEqual([stepOf(0, 3600e3, 400), stepOf(5e3, 6e3, 400), stepOf(0, 3600e3, 60)], ["10s", "1s", "60s"]);
 });
